@@ -33,7 +33,7 @@ from perdure.code.step_environment import Resource
 from perdure.core.errors import BadValue, StoreUnavailable, WrongVerb
 from perdure.core.paths import Key
 from perdure.definition_sources import DefinitionSource, load_definitions
-from perdure.definition_workflow import Definition, Tools
+from perdure.definition_workflow import Definition, Tools, deployment_with
 from perdure.definitions.graph.policy import NO_POLICY, Policy
 from perdure.definitions.graph.version_ranges import version_order
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
@@ -175,6 +175,14 @@ class App:
         steps = {one.name: one for one in (*_steps_near(workflows), *self._steps)}
         declared = declared_queues([one.code for one in workflows], steps.values())
         return AppCode(workflows, tuple(steps.values()), tuple({one.name: one for one in (*declared, *_queues_of(self._queues))}.values()))
+
+    @property
+    def hosting(self) -> tuple[Tools, Deployment, Policy]:
+        """What definitions of the catalog may use in an engine of the App: its tools, what they may reach, and their policy."""
+        own = self._definition_options
+        secrets, policy = own["secrets"], own["policy"]
+        find = secrets.get if isinstance(secrets, Mapping) else secrets
+        return own["tools"], deployment_with(own["deployment"], find, own["connections"] or {}), policy if isinstance(policy, Policy) else Policy.read(policy)
 
     def _override(self, deployment: Mapping[str, Any], **options: Any) -> None:
         """Replaces fields of the deployment and options of `Definition.of`. It must be called before the definitions are loaded."""

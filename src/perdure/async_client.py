@@ -24,16 +24,17 @@ from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.results import Means, Vote
 from perdure.core import values
 from perdure.core.attribute_filter import AttributeFilter
-from perdure.core.errors import BadValue
+from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
-from perdure.operations import on_approvals, on_execution_changes, on_executions, on_queues
+from perdure.operations import on_approvals, on_catalog, on_execution_changes, on_executions, on_queues
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkProgress
 from perdure.service.callers import LOCAL
+from perdure.service.catalog_references import parse_reference
 from perdure.service.execution_operations import LimitChanges, StartRequest, signal_body
 from perdure.service.page_cursors import cursor_text
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
@@ -130,6 +131,17 @@ class AsyncClient:
         """
         return NamedWorkflow(checked_name(name, "workflow"))
 
+    def definition(self, reference: str) -> NamedWorkflow:
+        """A definition of the catalog, to start the version that `reference` names: ``client.start(client.definition("invoice@^1"), cents=500)``.
+
+        It is a slug, or a slug with a version, a range, a hash or a tag: ``invoice``, ``invoice@1.2.0``, ``invoice@^1``, ``invoice@sha256:…``,
+        ``invoice:production``. The execution keeps this version, and the versions of what it calls, whatever is published later.
+
+        Raises:
+            BadValue: the text is no reference.
+        """
+        return NamedWorkflow(parse_reference(reference).name, reference=reference)
+
     @overload
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncHandle[R]: ...
     @overload
@@ -172,6 +184,9 @@ class AsyncClient:
 
     async def _begin(self, known: Workflow[..., Any] | NamedWorkflow, wanted: StartRequest, queue: Queue | None) -> AsyncHandle[Any]:
         code = known.code if isinstance(known, Workflow) else known
+        reference = known.reference if isinstance(known, NamedWorkflow) else ""
+        if reference and code.calling.connection is not None:
+            raise WrongVerb("a definition of the catalog was started with connection=", "start it after your commit, or start a workflow of code that calls it")
         if (connection := code.calling.connection) is not None:
             access = self._access.on_store("connection=")
             key, created = await execution_operations.start_in_transaction(access, connection, wanted, queue)
@@ -179,7 +194,10 @@ class AsyncClient:
         if queue is not None and queue.name not in self._declared:
             await self._access.call(on_queues.declare, queue.name, queue_limits(queue))
             self._declared.add(queue.name)
-        started = await self._access.call(on_execution_changes.start, wanted)
+        if reference:
+            started = await self._access.call(on_catalog.start, wanted, reference)
+        else:
+            started = await self._access.call(on_execution_changes.start, wanted)
         return AsyncHandle(self._access, started.key, kind_of(known), started.created)
 
     @overload
@@ -194,7 +212,8 @@ class AsyncClient:
         execution_operations.expect_no_wait(connection_of(workflow))
         known, wanted, queue = self._request(verb, workflow, args, kwargs)
         engine = self._access.engine if isinstance(self._access, StoreAccess) else None
-        ending = engine.ending(wanted.key) if execution_operations.can_begin(engine, wanted) else None
+        begins = execution_operations.can_begin(engine, wanted) and not (isinstance(known, NamedWorkflow) and known.reference)
+        ending = engine.ending(wanted.key) if engine is not None and begins else None
         handle = await self._begin(known, wanted, queue)
         return await handle._result(None, ending if handle.created else None)
 

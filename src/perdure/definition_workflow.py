@@ -187,8 +187,8 @@ class Definition(Workflow[..., Any]):
             BadDefinition: it is not valid; the error lists everything that is wrong.
         """
         find = secrets.get if isinstance(secrets, Mapping) else secrets
-        deployment = _with_own(deployment, find, connections or {})
-        registry = KindRegistry(deployment, [Kind(PYTHON_CONDITION, _evaluated_conditions), *(_kind(name, one) for name, one in (kinds or {}).items())])
+        deployment = deployment_with(deployment, find, connections or {})
+        registry = step_kinds(kinds, deployment)
         toolbox = tool_steps(tools)
         read = config_checks.read_checked(document, name, registry, blobs if isinstance(blobs, Mapping) else ContentDirectory(blobs), toolbox)
         raw, sha256 = definition_bytes(read.canonical), read.hash.removeprefix("sha256:")
@@ -213,7 +213,7 @@ class Definition(Workflow[..., Any]):
         return cls(graph, read, [*calls, _agents(graph, deployment, calls)] if _has_agents(plan.ir, read.canonical, registry) else calls)
 
 
-def _with_own(deployment: Deployment, find: Callable[[str], str | None] | None, connections: Mapping[str, Any]) -> Deployment:
+def deployment_with(deployment: Deployment, find: Callable[[str], str | None] | None, connections: Mapping[str, Any]) -> Deployment:
     """The deployment with the secrets and the connections of a definition."""
     if find is not None and deployment.secret is NOTHING_MORE.secret:
         deployment = dataclasses.replace(deployment, secret=find)
@@ -244,6 +244,11 @@ def _agents(graph: GraphWorkflow, deployment: Deployment, calls: Sequence[Workfl
 
     around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls if not isinstance(one, Definition)})
     return Workflow(definition_agents(graph.agent, around, deployment, graph.policy), lambda: calls)
+
+
+def step_kinds(kinds: Mapping[str, Callable[..., Any] | Kind] | None, deployment: Deployment) -> KindRegistry:
+    """The kinds that steps of definitions may have, with `kinds` in place of registered ones."""
+    return KindRegistry(deployment, [Kind(PYTHON_CONDITION, _evaluated_conditions), *(_kind(name, one) for name, one in (kinds or {}).items())])
 
 
 def _kind(name: str, one: Callable[..., Any] | Kind) -> Kind:

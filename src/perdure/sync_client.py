@@ -179,6 +179,17 @@ class Client:
         """
         return self._inner.workflow(name)
 
+    def definition(self, reference: str) -> NamedWorkflow:
+        """A definition of the catalog, to start the version that `reference` names: ``client.start(client.definition("invoice@^1"), cents=500)``.
+
+        It is a slug, or a slug with a version, a range, a hash or a tag: ``invoice``, ``invoice@1.2.0``, ``invoice@^1``, ``invoice@sha256:…``,
+        ``invoice:production``. The execution keeps this version, and the versions of what it calls, whatever is published later.
+
+        Raises:
+            BadValue: the text is no reference.
+        """
+        return self._inner.definition(reference)
+
     # By hand: what joins a transaction runs in the caller's thread.
     @overload
     def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]: ...

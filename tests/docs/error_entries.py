@@ -106,6 +106,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "Read what was to be changed: it was, once. With a new key the request is performed again.",
     ),
     "DefinitionDisabled": ("A definition of the catalog was to be started, and it is disabled.", "Enable it, and start it again."),
+    "DefinitionOwned": (
+        "A definition of the catalog was to be changed, and it is kept in a file that `perdure serve --watch` or `perdure dev` watches.",
+        "Change the file. Or release the definition from it (`perdure workflow release`), if the file is watched no more.",
+    ),
     "Removed": (
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",
         "Look into the archive, if one was written. To do the work again, start another under another id.",

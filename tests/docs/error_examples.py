@@ -74,6 +74,7 @@ MADE: dict[str, BaseException] = {
     "RequestUnderWay": e.RequestUnderWay("5f0c"),
     "AnswerUnknown": e.AnswerUnknown("5f0c", "its process ended before the answer was kept"),
     "DefinitionDisabled": e.DefinitionDisabled("invoice"),
+    "DefinitionOwned": e.DefinitionOwned("invoice", "definitions/invoice.yaml"),
     "TooManyActive": e.TooManyActive(ORDER, "user", "ada", 5),
     "HasEnded": e.HasEnded(ORDER, "completed", "the message 'approved'"),
     "MessageRejected": e.MessageRejected("transfer", e.ErrorInfo("ValueError", "only 100 left")),

@@ -44,7 +44,7 @@ async def test_a_definition_lives_from_its_draft_to_its_deletion() -> None:
         assert travelled(result, hints["return"]) == result
         return result
 
-    assert (await call(on_catalog.validate, document(1))).slug == "invoice"
+    assert (await call(on_catalog.validate, T, document(1))).slug == "invoice"
     _ = await call(on_catalog.save_draft, T, "invoice", document(1), "ada")
     _ = await call(on_catalog.discard_draft, T, "invoice", "ada")
     _ = await call(on_catalog.save_draft, T, "invoice", document(1), "ada")

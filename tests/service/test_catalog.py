@@ -53,7 +53,7 @@ async def test_a_definition_is_created_with_the_hash_that_executions_pin(access:
 async def test_a_document_may_be_json_or_yaml_or_yaml_as_a_string_of_json(access: StoreAccess) -> None:
     as_json = b'{"perdure": 1, "name": "invoice", "vars": {"n": 0}, "steps": [{"id": "note", "set": {"n": 1}}], "output": "@vars.n"}'
     as_string = b'"perdure: 1\\nname: invoice\\nvars: {n: 0}\\nsteps: [{id: note, set: {n: 1}}]\\noutput: \\"@vars.n\\""'
-    found = [(await catalog.check_document(one)).hash for one in (document(1), as_json, as_string)]
+    found = [(await catalog.check_document(access, T, one)).hash for one in (document(1), as_json, as_string)]
     assert len(set(found)) == 1
     assert found[0]
 
@@ -94,13 +94,13 @@ async def test_a_document_that_is_not_valid_changes_nothing_and_names_all_findin
     bad = b"perdure: 1\nname: invoice\nsteps: [{id: a, sett: {n: 1}}, {id: a, sleep: 1x}]"
     with pytest.raises(BadDefinition) as refused:
         await catalog.update_definition(access, T, "invoice", BEN, bad)
-    checked = await catalog.check_document(bad)
+    checked = await catalog.check_document(access, T, bad)
     assert not checked.valid
     assert checked.findings == list(refused.value.findings)
     assert len(checked.findings) > 1
     assert await catalog.read_definition(access, T, "invoice") == made
     with pytest.raises(BadValue, match="a definition in YAML or JSON"):
-        await catalog.check_document(b"  ")
+        await catalog.check_document(access, T, b"  ")
 
 
 async def test_fields_change_without_a_new_version_and_the_history_says_so(access: StoreAccess) -> None:

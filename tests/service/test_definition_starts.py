@@ -1,26 +1,27 @@
 """Claims about starts of definitions: exactly the version that a reference names runs, in an engine that never saw its document."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
 
-from perdure import Definition
-from perdure.code.declarations import Step
+from perdure import Context, step, workflow
 from perdure.core import values
 from perdure.core.errors import BadDefinition, BadValue, DefinitionDisabled, NotFound
 from perdure.core.paths import Key
-from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.service import catalog, definition_views, queries
 from perdure.service.catalog_changes import DefinitionFields
-from perdure.service.definition_starts import catalog_start, definition_host, inline_start
+from perdure.service.definition_starts import catalog_start, inline_start
+from perdure.service.execution_folds import ExecutionFold
 from perdure.service.execution_operations import StartRequest, start_execution
 from perdure.service.store_access import StoreAccess
+from perdure.service.verification import verify_executions
 from perdure.sync_client import AsyncClient
-from perdure.workflow_function import Workflow
 from tests.runtime.cluster import Cluster
 from tests.service.catalog_documents import ADA, document
 from tests.service.cluster_client import virtually
+from tests.service.hosts import host
 
 T = "acme"
 TAKES_AMOUNT = b"""
@@ -37,67 +38,151 @@ def double(n: int) -> int:
     return 2 * n
 
 
+def triple(n: int) -> int:
+    return 3 * n
+
+
+@step(idempotent=True)
+async def slowly(n: int) -> int:
+    await asyncio.sleep(60)
+    return 2 * n
+
+
+@workflow
+async def greet(ctx: Context, name: str) -> str:
+    return f"hello {name}"
+
+
 def wanted(id: str = "1", workflow: str = "", **given: Any) -> StartRequest:
     return StartRequest(key=Key(T, workflow, id), input=values.encode(((), given), "the input"))
 
 
-def host(slug: str) -> GraphWorkflow:
-    """A workflow of an engine that knows tools, and no document."""
-    return definition_host(slug, Definition.of(document(0, "common").decode(), tools=[double]).graph)
+async def begin(access: StoreAccess, reference: str, id: str = "1", **given: Any) -> Key:
+    """Starts a version."""
+    key, created = await start_execution(access, *await catalog_start(access, wanted(id, **given), reference))
+    assert created
+    return key
 
 
-def served(slug: str) -> Workflow[..., Any]:
-    return Workflow(host(slug), tuple)  # type: ignore[arg-type]  # as with a Definition
+async def why(access: StoreAccess, key: Key) -> str:
+    return (await queries.execution_status(access, ExecutionFold(access.store, key))).why
 
 
-async def started(c: Cluster, request: StartRequest) -> Any:
-    access = StoreAccess(c.store)
-    _ = await start_execution(access, request)
-    return values.decode(await access.result(request.key), Any, "the result")
+async def result_of(access: StoreAccess, key: Key) -> Any:
+    return values.decode(await access.result(key), Any, "the result")
 
 
 @virtually
 async def test_each_form_of_a_reference_starts_exactly_its_version_in_an_engine_that_never_saw_the_document(c: Cluster, client: AsyncClient) -> None:
     access = StoreAccess(c.store)
-    _ = await c.engine(served("invoice"))
+    _ = await c.engine(*host())
     first = await catalog.create_definition(access, T, document(1), ADA)
     for value in (2, 3):
         _ = await catalog.update_definition(access, T, "invoice", ADA, document(value))
     _ = await catalog.move_tag(access, T, "invoice", "production", ADA, "1.1.0")
     references = {"invoice": 3, "invoice@1.0.0": 1, "invoice@^1": 3, "invoice@~1.1": 2, f"invoice@{first.hash}": 1, "invoice:production": 2}
     for number, (reference, value) in enumerate(references.items()):
-        request = await catalog_start(access, wanted(str(number)), reference)
-        assert await started(c, request) == value
+        key = await begin(access, reference, str(number))
+        assert await result_of(access, key) == value
         version = await catalog.read_version(access, T, reference)
         listed = await queries.execution_summary(access, Key(T, "invoice", str(number)))
         assert listed.attributes == {"definition_version": version.version, "definition_hash": version.hash}
+        assert listed.hosted
         current = await definition_views.definition_of(c.store, listed.key)
         assert current is not None
         assert current.hash == version.hash
 
 
 @virtually
-async def test_an_engine_runs_a_definition_whose_slug_it_is_told_while_it_runs(c: Cluster, client: AsyncClient) -> None:
+async def test_an_engine_runs_definitions_of_every_slug_and_code_beside_them(c: Cluster, client: AsyncClient) -> None:
     access = StoreAccess(c.store)
-    engine = await c.engine(served("other"))
+    _ = await c.engine(*host(double), greet)
+    for name in ("invoice", "refund"):
+        _ = await catalog.create_definition(access, T, TAKES_AMOUNT.replace(b"invoice", name.encode()), ADA)
+    keys = [await begin(access, name, cents=21) for name in ("invoice", "refund")]
+    assert [await result_of(access, key) for key in keys] == [42, 42]
+    assert await (await client.start(greet, "Ada")).result() == "hello Ada"
+
+
+@virtually
+async def test_an_execution_waits_for_an_engine_that_has_its_tools_and_says_which_are_missing(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
     _ = await catalog.create_definition(access, T, TAKES_AMOUNT, ADA)
-    request = await catalog_start(access, wanted(cents=21), "invoice")
-    _ = await start_execution(access, request)
-    assert (await access.head(request.key)).status != "completed"
-    engine.engine.register([host("other"), host("invoice")])
-    assert values.decode(await access.result(request.key), Any, "the result") == 42
+    key = await begin(access, "invoice", cents=21)
+    assert "no engine is running" in await why(access, key)
+    others = await c.engine(*host(triple))
+    await asyncio.sleep(1)
+    assert await why(access, key) == "no engine here has tool double, which invoice needs; it has not started"
+    assert (await access.head(key)).program == "perdure.definition@1\ntool:double"
+    _ = await c.engine(*host(double))
+    assert await result_of(access, key) == 42
+    other = TAKES_AMOUNT.replace(b"double", b"triple")
+    _ = await catalog.update_definition(access, T, "invoice", ADA, other)
+    key = await begin(access, "invoice", "2", cents=21)
+    assert await result_of(access, key) == 63
+    await others.kill()
+
+
+@virtually
+async def test_only_engines_that_run_definitions_of_the_catalog_are_counted_on(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    _ = await catalog.create_definition(access, T, document(1), ADA)
+    key = await begin(access, "invoice")
+    _ = await c.engine(greet)
+    await asyncio.sleep(1)
+    assert (await why(access, key)).startswith("no running engine runs definitions of the catalog")
+
+
+@virtually
+async def test_an_execution_goes_on_elsewhere_when_its_engine_is_killed_within_a_step(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    _ = await catalog.create_definition(access, T, TAKES_AMOUNT.replace(b"double", b"slowly"), ADA)
+    first = await c.engine(*host(slowly))
+    key = await begin(access, "invoice", cents=21)
+    await asyncio.sleep(5)
+    await first.kill()
+    _ = await c.engine(*host(slowly))
+    assert await result_of(access, key) == 42
+    tries = [one.attempt for one in await (await client.get(key)).steps() if one.target == "slowly"]
+    assert tries == [2]
+    assert [one.findings async for one in verify_executions(c.store, [key])] == [[]]
+
+
+@virtually
+async def test_an_execution_is_cancelled_before_it_is_due_to_begin(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    _ = await catalog.create_definition(access, T, document(1), ADA)
+    _ = await c.engine(*host())
+    found = await catalog_start(access, msgspec.structs.replace(wanted(), delay_s=3600.0), "invoice")
+    key, _ = await start_execution(access, *found)
+    await (await client.get(key)).cancel("not wanted")
+    assert (await access.head(key)).status == "cancelled"
+
+
+@virtually
+async def test_a_rerun_and_a_fork_go_on_by_the_same_version(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    _ = await catalog.create_definition(access, T, document(1), ADA)
+    key = await begin(access, "invoice")
+    _ = await c.engine(*host())
+    assert await result_of(access, key) == 1
+    _ = await catalog.update_definition(access, T, "invoice", ADA, document(2))
+    handle = await client.get(key)
+    for again in (await handle.rerun(), await handle.fork()):
+        assert again.key.workflow == "invoice"
+        assert await again.result() == 1
+        assert (await access.head(again.key)).program == "perdure.definition@1"
 
 
 @virtually
 async def test_an_execution_goes_on_by_its_version_when_the_definition_changes_or_is_deleted(c: Cluster, client: AsyncClient) -> None:
     access = StoreAccess(c.store)
     _ = await catalog.create_definition(access, T, document(1), ADA)
-    request = await catalog_start(access, wanted(), "invoice")
-    _ = await start_execution(access, request)
+    key = await begin(access, "invoice")
     _ = await catalog.update_definition(access, T, "invoice", ADA, document(2))
     await catalog.delete_definition(access, T, "invoice", ADA)
-    _ = await c.engine(served("invoice"))
-    assert values.decode(await access.result(request.key), Any, "the result") == 1
+    _ = await c.engine(*host())
+    assert await result_of(access, key) == 1
     with pytest.raises(NotFound, match="was deleted"):
         await catalog_start(access, wanted(), "invoice@1.0.0")
 
@@ -108,7 +193,7 @@ async def test_a_disabled_definition_is_not_started(access: StoreAccess) -> None
         with pytest.raises(DefinitionDisabled, match=r"'invoice' is disabled\. Enable it"):
             await catalog_start(access, wanted(), reference)
     _ = await catalog.update_definition(access, T, "invoice", ADA, fields=DefinitionFields(enabled=True))
-    assert (await catalog_start(access, wanted(), "invoice")).key.workflow == "invoice"
+    assert (await catalog_start(access, wanted(), "invoice")).request.key.workflow == "invoice"
 
 
 async def test_input_that_the_version_does_not_take_is_refused_before_anything_starts(access: StoreAccess) -> None:
@@ -122,15 +207,14 @@ async def test_input_that_the_version_does_not_take_is_refused_before_anything_s
             await catalog_start(access, wanted(**given), "invoice")
     with pytest.raises(BadValue, match="the input of invoice"):
         await catalog_start(access, msgspec.structs.replace(wanted(), input=values.encode(5, "the input")), "invoice")
-    request = await catalog_start(access, wanted(cents=1), "invoice")
-    assert request.deadline_s == 3600
-    assert (await catalog_start(access, msgspec.structs.replace(wanted(cents=1), deadline_s=5.0), "invoice")).deadline_s == 5
+    assert (await catalog_start(access, wanted(cents=1), "invoice")).request.deadline_s == 3600
+    assert (await catalog_start(access, msgspec.structs.replace(wanted(cents=1), deadline_s=5.0), "invoice")).request.deadline_s == 5
 
 
 async def test_what_an_execution_began_with_can_not_be_set_otherwise(access: StoreAccess) -> None:
     _ = await catalog.create_definition(access, T, document(1), ADA)
     given = msgspec.structs.replace(wanted(), attributes=(("customer", "c1"), ("definition_hash", "forged"), ("zone", "eu")))
-    request = await catalog_start(access, given, "invoice")
+    request, _ = await catalog_start(access, given, "invoice")
     assert [name for name, _ in request.attributes] == ["customer", "definition_hash", "definition_version", "zone"]
     assert ("definition_hash", "forged") not in request.attributes
 
@@ -138,19 +222,11 @@ async def test_what_an_execution_began_with_can_not_be_set_otherwise(access: Sto
 @virtually
 async def test_a_document_that_comes_with_the_start_runs_and_is_not_in_the_catalog(c: Cluster, client: AsyncClient) -> None:
     access = StoreAccess(c.store)
-    _ = await c.engine(served("my-own"))
-    request = await inline_start(wanted(), document(7, "My own"))
-    assert await started(c, request) == 7
+    _ = await c.engine(*host())
+    key, _ = await start_execution(access, *await inline_start(access, wanted(), document(7, "My own")))
+    assert await result_of(access, key) == 7
     listed = await queries.execution_summary(access, Key(T, "my-own", "1"))
     assert listed.attributes["definition_inline"] is True
     assert (await catalog.list_definitions(access, T)).items == []
     with pytest.raises(BadDefinition):
-        await inline_start(wanted(), b"perdure: 1\nname: x\nsteps: []")
-
-
-def test_a_host_has_the_capabilities_of_the_common_workflow_and_no_document() -> None:
-    common = Definition.of(document(0, "common").decode(), tools=[Step(double, name="double")]).graph
-    found = definition_host("invoice", common)
-    assert (found.name, found.release, dict(found.family)) == ("invoice", None, {})
-    assert found.capabilities == (common.capabilities or frozenset()) - {"definition:common"}
-    assert "tool:double" in (found.capabilities or ())
+        await inline_start(access, wanted(), b"perdure: 1\nname: x\nsteps: []")

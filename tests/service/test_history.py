@@ -259,8 +259,13 @@ async def test_the_pages_of_a_history_fold_its_log_once(c: Cluster, client: Asyn
     await handle.result()
     whole = await happened(handle)
     access, read, folded, apply = StoreAccess(c.store), list[tuple[int, str, str]](), list[Event](), Execution.apply
+
+    def counted(self: Execution, event: Event) -> None:
+        folded.append(event)
+        apply(self, event)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Execution, "apply", lambda self, event: (folded.append(event), apply(self, event))[1])
+        patch.setattr(Execution, "apply", counted)
         while page := await some_events(access, handle.key, read[-1][0] if read else 0):
             read += page
     assert read == whole and len(folded) == len(await c.events(handle.key))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli import shared_options
+from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
 from perdure.cli.root_command import CliCommand
 from perdure.cli.run_commands import tool_options
 from perdure.cli.shared_options import GlobalOptions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 DEV_PORT = 7788
 WATCHED = frozenset((".py", ".yaml", ".yml", ".json", ".toml"))
+DEFINITION_SUFFIXES = frozenset((".yaml", ".yml", ".json"))
 LEFT_OUT = frozenset(("__pycache__", "node_modules", "build", "dist", "site-packages"))
 """Directories whose files are not watched, beside hidden ones."""
 
@@ -45,6 +47,7 @@ SOCKET_VARIABLE, TOKEN_VARIABLE = "PERDURE_DEV_SOCKET", "PERDURE_DEV_TOKEN"
 @tool_options
 @shared_options.environment_options
 @shared_options.observation_options
+@catalog_option
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEV_PORT, metavar="PORT", help=f"The port on this machine ({DEV_PORT}; 0: any that is free).")
 @click.option("--no-reload", is_flag=True, help="Do not begin anew when a file is saved.")
@@ -54,6 +57,8 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
 
     Targets are those of perdure worker: name the files that define your workflows. When a file is saved, the code is loaded anew; executions go on where they
     were, and no step that has ended is performed again.
+
+    A target may also be a directory of definitions: each file is published to the catalog, and again when it is saved, without loading the code anew.
 
     The API needs the token that is printed, which is a new one at each start. Commands on the same directory find both: perdure ls --server dev.
     """
@@ -72,7 +77,7 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
     write_dev_server(DEV_FILE, server)
     try:
         click.echo(f"{server.url}  token {token}")
-        code = watch(listening, environment, places_of(targets), reloads=not no_reload)
+        code = watch(listening, environment, places_of(targets), folders_of(targets), reloads=not no_reload)
     finally:
         remove_dev_server(DEV_FILE, server)
     click.get_current_context().exit(code if code >= 0 else 128 - code)  # that of a process which a signal has killed is negative here
@@ -88,7 +93,12 @@ def places_of(targets: tuple[str, ...]) -> list[Path]:
     return found
 
 
-def watch(listening: socket.socket, environment: dict[str, str], places: list[Path], *, reloads: bool) -> int:
+def folders_of(targets: tuple[str, ...]) -> list[Path]:
+    """Returns the targets that are folders of definitions."""
+    return [Path(target).resolve() for target in targets if Path(target).is_dir()]
+
+
+def watch(listening: socket.socket, environment: dict[str, str], places: list[Path], folders: list[Path], *, reloads: bool) -> int:
     """Runs the process that serves, again whenever a file was saved, until a signal stops it; returns its exit code. It never misses a request: the socket
     stays open here.
     """
@@ -100,15 +110,15 @@ def watch(listening: socket.socket, environment: dict[str, str], places: list[Pa
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda found, _: stopped.append(found))
     while True:
-        before = saved_files(places)
+        before = saved_files(places, folders)
         child = subprocess.Popen(command, env=environment, pass_fds=(listening.fileno(),), start_new_session=True)
         changed = list[Path]()
         while child.poll() is None and not stopped and not changed:
             time.sleep(LOOK_S)
-            changed = changed_files(before, saved_files(places)) if reloads else []
+            changed = changed_files(before, saved_files(places, folders)) if reloads else []
         if child.poll() is not None and not stopped and reloads and child.returncode:
             click.echo("it has ended; save a file to begin anew, or press Ctrl-C", err=True)
-            while not stopped and not (changed := changed_files(before, saved_files(places))):
+            while not stopped and not (changed := changed_files(before, saved_files(places, folders))):
                 time.sleep(LOOK_S)
         ended = end(child, stopped)
         if stopped or not changed:
@@ -131,10 +141,12 @@ def end(child: subprocess.Popen[bytes], stopped: list[int]) -> int:
                 child.kill()
 
 
-def saved_files(places: list[Path]) -> dict[Path, tuple[int, int]]:
-    """Returns the watched files with their times and sizes."""
+def saved_files(places: list[Path], folders: list[Path]) -> dict[Path, tuple[int, int]]:
+    """Returns the watched files with their times and sizes. The definitions in `folders` are left out, since they are synced without loading the code anew."""
     found: dict[Path, tuple[int, int]] = {}
     for file in (file for place in places for file in _files(place)):
+        if file.suffix in DEFINITION_SUFFIXES and any(file.is_relative_to(folder) for folder in folders):
+            continue
         try:
             known = file.stat()
         except OSError:  # it was removed meanwhile
@@ -173,6 +185,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.service.store_access import StoreAccess
     from perdure.stores.protocol import Store
 
+    folders, targets = folders_of(targets), tuple(target for target in targets if not Path(target).is_dir())
     listening, token = socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), os.environ.pop(TOKEN_VARIABLE)
     code, db, codec, queues = served_code(settings, targets, queues, given)
     settings.log("perdure", (token,))
@@ -185,9 +198,10 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         return ApiServer(ApiApp(StoreAccess(store, engine), LoopbackAccess(token, settings.tenant), secret=secret, **shown), listening)
 
     def ready(engine: Engine | None) -> None:
-        knows = [] if engine is None else [f"{one.name}@{one.version}" for one in engine.known.values()]
-        click.echo(f"ready; it knows {', '.join(knows) or 'no workflow'}")
+        click.echo(f"ready; it knows {'no workflow' if engine is None else known_text(engine)}")
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
-    how |= {"observer": observation.observer, "listeners": observation.listeners, "built_in": (BULK_CODE,)}
-    asyncio.run(serve([one.code for one in code.workflows], code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))
+    listeners = (*observation.listeners, *folder_members(folders, settings.tenant))
+    how |= {"observer": observation.observer, "listeners": listeners, "built_in": (BULK_CODE,)}
+    workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given)]
+    asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))

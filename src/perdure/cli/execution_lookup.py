@@ -10,12 +10,13 @@ import click
 
 from perdure.async_client import AsyncClient
 from perdure.cli import exit_codes, terminal_text
+from perdure.cli.execution_views import claimed_program
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.shared_options import GlobalOptions
 from perdure.cli.terminal_text import execution_name, safe_lines
 from perdure.core.errors import BadValue, Timeout
 from perdure.core.paths import Key
-from perdure.core.program import program_name, program_text
+from perdure.core.program import program_text
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.stores.protocol import ReadOnlyStore
 from perdure.sync_client import Client, ExecutionStatus, Handle, ListedExecution
@@ -39,7 +40,7 @@ def known_programs(client: Client) -> set[str]:
 
 def unknown_program(one: ExecutionStatus | ListedExecution, programs: Container[str]) -> str | None:
     """The program of an execution that can't continue because `programs` does not contain it; None if it can."""
-    program = program_name(one.key.workflow, one.workflow_version)
+    program = claimed_program(one)
     return None if one.status in ENDED_STATUSES or program in programs else program_text(program)
 
 

@@ -16,8 +16,9 @@ from perdure.cli.terminal_text import execution_name
 from perdure.core.attribute_filter import attribute_text
 from perdure.core.attributes import attribute_values_of
 from perdure.core.errors import ErrorInfo
-from perdure.core.program import program_name, program_text
+from perdure.core.program import CATALOG_PROGRAM, is_hosted, program_name, program_text
 from perdure.core.views import PublicEvent, StepView
+from perdure.definitions.graph.graph_workflow import VERSION_ATTRIBUTE
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 
@@ -33,10 +34,10 @@ def execution_table(listed: Sequence[ListedExecution], programs: Container[str],
 
 def _execution_row(one: ListedExecution, programs: Container[str], now_s: float) -> tuple[TextCell, ...]:
     took = "" if one.ended_at_s is None else terminal_text.duration(one.ended_at_s - one.created_at_s)
-    program = program_name(one.key.workflow, one.workflow_version)
+    program = claimed_program(one)
     return (
         cell(one.key.id, "strong"),
-        cell(program_text(program)),
+        cell(shown_program(one)),
         status_cell(one.status),
         TextCell(terminal_text.relative_time(one.created_at_s, now_s)),
         TextCell(took),
@@ -52,6 +53,19 @@ def _note(one: ListedExecution, program: str, programs: Container[str], now_s: f
     return TextCell("" if one.due_at_s is None or one.due_at_s <= now_s else f"continues {terminal_text.relative_time(one.due_at_s, now_s)}", "dim")
 
 
+def claimed_program(one: ExecutionStatus | ListedExecution) -> str:
+    """The name by which engines claim an execution."""
+    return program_name(CATALOG_PROGRAM if one.hosted else one.key.workflow, one.workflow_version)
+
+
+def shown_program(one: ExecutionStatus | ListedExecution) -> str:
+    """What an execution runs, for people: its workflow with the version of the code, or of the definition in the catalog."""
+    if not one.hosted:
+        return program_text(claimed_program(one))
+    version = one.attributes.get(VERSION_ATTRIBUTE)
+    return f"{one.key.workflow}@{version}" if isinstance(version, str) else one.key.workflow
+
+
 def unknown_program_note(program: str) -> str:
     """The note on an execution that will not continue until an engine that knows its program runs."""
     return f"no running engine knows {program.removesuffix('@')}"
@@ -64,7 +78,9 @@ def engine_table(views: Sequence[HolderView], now_s: float) -> TextTable:
 
 
 def _engine_row(one: HolderView, now_s: float) -> tuple[TextCell, ...]:
-    knows = ", ".join((*(program for program in one.programs if not program.endswith("@")), *(f"queue {queue}" for queue in one.queues)))
+    own = [program for program in one.programs if not program.endswith("@") and not program.startswith(CATALOG_PROGRAM)]
+    hosts = ["definitions"] if any(map(is_hosted, one.programs)) else []
+    knows = ", ".join((*own, *hosts, *(f"queue {queue}" for queue in one.queues)))
     since = "" if one.started_at_s is None else terminal_text.relative_time(one.started_at_s, now_s)
     return (
         cell(one.name, "strong"),
@@ -78,18 +94,18 @@ def _engine_row(one: HolderView, now_s: float) -> tuple[TextCell, ...]:
 
 def execution_head(one: ExecutionStatus, programs: Container[str], now_s: float, definition: str = "") -> Iterator[tuple[TextCell, ...]]:
     """The lines above the steps of one execution; with the version of its `definition`, if it has one."""
-    program = program_name(one.key.workflow, one.workflow_version)
+    program = claimed_program(one)
     lost = one.status not in ENDED_STATUSES and program not in programs
     yield (cell(execution_name(one.key), "strong"), status_cell(one.status))
     yield (cell(f"  {terminal_text.first_line(one.why)}", "warn" if lost else ""),)
     if lost:
         yield (cell(f"  start an engine that knows it: perdure worker {'FILE.yaml --tools FILE.py' if one.definition else 'FILE.py'}", "warn"),)
-    for what, text in (("definition", definition), *_status_facts(one, program, now_s)) if definition else _status_facts(one, program, now_s):
+    for what, text in (("definition", definition), *_status_facts(one, now_s)) if definition else _status_facts(one, now_s):
         yield (TextCell(f"  {what:<11}", "dim"), cell(text))
 
 
-def _status_facts(one: ExecutionStatus, program: str, now_s: float) -> Iterator[tuple[str, str]]:
-    yield "program", program_text(program)
+def _status_facts(one: ExecutionStatus, now_s: float) -> Iterator[tuple[str, str]]:
+    yield "program", shown_program(one)
     if one.key.tenant != "default":
         yield "tenant", one.key.tenant
     yield "created", f"{terminal_text.utc_time(one.created_at_s)} UTC, {terminal_text.relative_time(one.created_at_s, now_s)}"

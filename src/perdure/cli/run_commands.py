@@ -14,6 +14,7 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.hosted_definitions import catalog_option, hosted_workflows, known_text
 from perdure.cli.root_command import CliCommand
 from perdure.cli.shared_options import F, GlobalOptions, input_options, value_format
 
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from perdure.stores.protocol import Store
 if TYPE_CHECKING:
     from perdure.async_client import AsyncClient
+    from perdure.code.call_options import NamedWorkflow
     from perdure.core.paths import Key
     from perdure.runtime.engine import Engine
-    from perdure.sync_client import ExecutionStatus
+    from perdure.sync_client import Client, ExecutionStatus
     from perdure.workflow_function import Workflow
 
 
@@ -259,8 +261,8 @@ async def _until_approval(settings: GlobalOptions, running: Coroutine[Any, Any, 
 def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str | None, watch: bool, format: str, **given: Any) -> None:
     """Start a workflow; an engine that knows it, in any process, runs it.
 
-    WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. The key
-    of the execution is printed.
+    WORKFLOW is its name, or a target (FILE.py, FILE.py:workflow, module:workflow, FILE.yaml, FILE.json or -), whose arguments are then checked here. A
+    definition of the catalog is named by its slug, or by a reference: invoice@1.2.0, invoice@^1, invoice:production. The key of the execution is printed.
     """
     from perdure.cli import definition_files, output, targets
     from perdure.cli.execution_lookup import known_programs, unknown_program, wait_for_result
@@ -268,17 +270,24 @@ def start(settings: GlobalOptions, /, *, workflow: str, wait: bool, timeout: str
     from perdure.cli.terminal_text import execution_name
     from perdure.core.program import near_programs
 
-    asked = _start_request(workflow, given)
-    if targets.is_target(workflow):
+    is_target = targets.is_target(workflow) and not targets.is_reference(workflow)
+    asked = _start_request(workflow, given, is_target=is_target)
+    if is_target:
         targets.use_database_of(settings, [workflow])
     with settings.client(creates=True) as client:
-        meant = client.workflow(asked.workflow) if isinstance(asked.workflow, str) else asked.workflow
+        meant = _named(client, asked.workflow, settings.tenant) if isinstance(asked.workflow, str) else asked.workflow
         handle = client.start(meant.with_(**asked.options, tenant=settings.tenant), *asked.args, **asked.kwargs)
         if not wait and not watch:
             output.print_value({**handle.key._asdict(), "created": handle.created} if format == "json" else execution_name(handle.key), format)
         if not handle.created:
             click.echo(f"perdure: {execution_name(handle.key)} exists already; nothing was started", err=True)
-        if (program := unknown_program(handle.summary(), known := known_programs(client))) is not None:
+        summary, known = handle.summary(), known_programs(client)
+        if summary.hosted and unknown_program(summary, known) is not None:
+            click.echo(
+                "perdure: no running engine runs definitions of the catalog, so it waits\nperdure worker FILE.py starts one, with the steps of FILE.py",
+                err=True,
+            )
+        elif (program := unknown_program(summary, known)) is not None:
             what = "FILE.yaml --tools FILE.py" if definition_files.is_document(workflow) else "FILE.py"
             click.echo(f"perdure: no running engine knows {program}{near_programs(program, known)}, so it waits\nperdure worker {what} starts one", err=True)
         if wait or watch:
@@ -332,16 +341,30 @@ class _StartRequest(NamedTuple):
     options: dict[str, Any]
 
 
-def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
+def _named(client: Client, name: str, tenant: str) -> NamedWorkflow:
+    """What a name means: a definition of the catalog, if it is a reference or there is one of this slug, else a workflow that engines know."""
+    from perdure.cli.targets import is_reference
+    from perdure.core.errors import NotFound
+    from perdure.operations import on_catalog
+    from perdure.service.slugs import SLUG
+
+    async def is_in_catalog() -> bool:
+        try:
+            _ = await client._inner._access.call(on_catalog.read, tenant, name)
+        except NotFound:
+            return False
+        return True
+
+    is_meant = is_reference(name) or (SLUG.fullmatch(name) is not None and client._thread.call(is_in_catalog()))
+    return client.definition(name) if is_meant else client.workflow(name)
+
+
+def _start_request(workflow: str, given: dict[str, Any], *, is_target: bool) -> _StartRequest:
     from perdure.cli import argument_values, definition_files, targets
     from perdure.definition_workflow import Definition
 
     options = {name: given[name] for name in ("id", "delay", "deadline", "queue", "lane", "priority", "ttl", "debounce", "singleton", "strict")}
-    target = (
-        targets.load_workflow(workflow, given["tools"], given["calls"], definition_files.remote_environment(given["blobs"]))
-        if targets.is_target(workflow)
-        else None
-    )
+    target = targets.load_workflow(workflow, given["tools"], given["calls"], definition_files.remote_environment(given["blobs"])) if is_target else None
     options["attributes"] = argument_values.parse_attributes(given["attributes"]) or None
     if isinstance(target, Definition):
         args, kwargs = definition_files.definition_arguments(target, given)
@@ -358,12 +381,15 @@ def _start_request(workflow: str, given: dict[str, Any]) -> _StartRequest:
 @shared_options.observation_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--only-tenant", "tenants", multiple=True, metavar="NAME", help="Serve only this tenant. It may be given several times.")
+@catalog_option
 @task_broker_options
 @click.option("--grace", metavar="TIME", help="How long steps may take to end after a stop signal; 30s, unless an App sets another time.")
 @click.option("--lease", default="15s", metavar="TIME", help="On a server, others take over after this time if the worker is killed; at least 1s.")
 @click.pass_obj
 def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], tenants: tuple[str, ...], grace: str | None, **given: Any) -> None:
     """Run all workflows of some files or modules, definitions (FILE.yaml, FILE.json), and Apps (module:app), until stopped.
+
+    Definitions of the catalog run here, too, if the targets have the steps that they use.
 
     An App brings its database, its queues and its grace; options win over what it says.
 
@@ -394,15 +420,14 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     def ready(engine: Engine | None) -> None:
         place = terminal_text.without_passwords(settings.url()) if isinstance(db, str | None) else "the store of its App"
         if engine is not None:
-            knows = ", ".join(f"{one.name}@{one.version}" for one in engine.known.values())
             served = ("" if broker else _served_queues(queues)) + (f", for {', '.join(tenants)}" if tenants else "")
-            click.echo(f"engine {engine.holder} on {place} knows {knows or 'no workflow'}{served}; Ctrl-C stops it")
+            click.echo(f"engine {engine.holder} on {place} knows {known_text(engine)}{served}; Ctrl-C stops it")
         if broker is not None:
             click.echo(f"{broker}{'' if engine is not None else f', from {place}; Ctrl-C stops it'}")
 
     if given["concurrency"] and not queues:
         raise click.UsageError("--concurrency needs queues: name them with --queue")
-    workflows = [one.code for one in code.workflows]
+    workflows = [*(one.code for one in code.workflows), *(hosted_workflows(code, given) if targets else ())]
     how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "concurrency": given["concurrency"]}
     how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s, "observer": observation.observer, "listeners": observation.listeners}
     how["built_in"] = (BULK_CODE,)

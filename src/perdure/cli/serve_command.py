@@ -10,6 +10,7 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
 from perdure.cli.root_command import CliCommand
 from perdure.cli.run_commands import LEASE_S_MIN, tool_options
 from perdure.cli.shared_options import GlobalOptions
@@ -30,6 +31,8 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
 @tool_options
 @shared_options.environment_options
 @shared_options.observation_options
+@catalog_option
+@click.option("--watch", "folders", multiple=True, metavar="DIR", envvar="PERDURE_WATCH", help="Keep this folder of definitions in step with the catalog.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--listen", default=LISTEN, show_default=True, envvar="PERDURE_LISTEN", metavar="HOST:PORT", help="Where the API answers; port 0: any free one.")
 @click.option("--role", "roles", default=",".join(ROLES), show_default=True, envvar="PERDURE_ROLE", metavar="ROLE,...", help="The parts that this process has.")
@@ -60,8 +63,8 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
 def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], roles: str, **given: Any) -> None:
     """Serve the HTTP API, run workflows and definitions, and perform the steps of queues, until stopped.
 
-    Targets are as for perdure worker. Every request needs a key (perdure keys create), a token of the issuer of --oidc, or a session that was begun at /login,
-    on this machine too. Several processes may serve one database, and --role gives each a part of the work.
+    Targets are as for perdure worker; definitions of the catalog may use their steps. Every request needs a key (perdure keys create), a token of the issuer of
+    --oidc, or a session that was begun at /login, on this machine too. Several processes may serve one database, and --role gives each a part of the work.
 
     SIGTERM or Ctrl-C stops it gracefully: no connection is accepted any more, requests under way are answered, and steps in flight may end. A second signal
     stops it at once. Nothing that was acknowledged is lost either way.
@@ -77,6 +80,8 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
     parts = _checked_roles(roles)
+    if missing := [one for one in given["folders"] if not Path(one).is_dir()]:
+        raise CommandExit(ExitCode.INPUT, f"--watch {missing[0]} is not a directory\nname one with definitions in it")
     found = served_code(settings, targets, queues, given)
     if (lease_s := duration_seconds(given["lease"], "--lease")) < LEASE_S_MIN:
         raise click.UsageError(f"--lease {given['lease']} is too short: a busy process would count as dead. It is at least {LEASE_S_MIN:g}s.")
@@ -88,17 +93,19 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
         asyncio.run(expect_key(settings, found.db, found.codec))
 
     def ready(engine: Engine | None) -> None:
-        knows = "" if engine is None else ", ".join(f"{one.name}@{one.version}" for one in engine.known.values()) or "no workflow"
+        knows = "" if engine is None else known_text(engine)
         click.echo(api.url if api is not None else f"engine {engine.holder} knows {knows}; Ctrl-C stops it" if engine is not None else "a worker is ready")
         if api is not None and engine is not None:
             click.echo(f"perdure: it knows {knows}", err=True)
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
-    how |= {"observer": observation.observer, "listeners": observation.listeners, "built_in": (BULK_CODE,)}
+    listeners = (*observation.listeners, *folder_members(map(Path, given["folders"]), settings.tenant))
+    how |= {"observer": observation.observer, "listeners": listeners, "built_in": (BULK_CODE,)}
     if not parts - {"worker"} and not how["queues"]:
         raise click.UsageError("a worker needs queues: name them with --queue")
-    asyncio.run(served([one.code for one in found.code.workflows], found.code.steps, **how, ready=ready, beside=None if api is None else api.server))
+    workflows = [*(one.code for one in found.code.workflows), *hosted_workflows(found.code, given)]
+    asyncio.run(served(workflows, found.code.steps, **how, ready=ready, beside=None if api is None else api.server))
 
 
 class _ApiOfProcess:

@@ -44,15 +44,20 @@ class GlobalOptions:
 
     def client(self, *, creates: bool = False) -> Client:
         """A client of the server or the database. A command that `creates` something also creates a missing database."""
-        from perdure.stores.configured_store import database_file
         from perdure.sync_client import Client
 
+        url, token = self.server_or_database(creates=creates)
+        return Client(url, token=token)
+
+    def server_or_database(self, *, creates: bool = False) -> tuple[str | None, str | None]:
+        """The URL for a client: that of the server, with the token of a perdure dev, or that of the database (None: the default one)."""
+        from perdure.stores.configured_store import database_file
+
         if (server := self.server_url()) is not None:
-            url, token = server_and_token(server)
-            return Client(url, token=token)
+            return server_and_token(server)
         if not creates and (file := database_file(self.url())):
             self.expect(file)
-        return Client(self.db)
+        return self.db, None
 
     @asynccontextmanager
     async def look(self, url: str | None = None) -> AsyncIterator[ReadOnlyStore]:

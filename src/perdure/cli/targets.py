@@ -24,6 +24,8 @@ from perdure.cli.definition_files import TargetTools
 from perdure.code.declarations import Step
 from perdure.code.declared_queues import Queue
 from perdure.core.errors import BadValue, PerdureError
+from perdure.service.catalog_references import TAG
+from perdure.service.slugs import SLUG
 from perdure.workflow_function import Workflow
 
 if TYPE_CHECKING:
@@ -61,6 +63,23 @@ def is_target(text: str) -> bool:
     """Returns whether `text` is the place of code or of a definition, and not the name of a workflow."""
     file, name = _split(text)
     return definition_files.is_document(text) or file.endswith(".py") or (name != "" and _MODULE.fullmatch(text) is not None)
+
+
+def is_reference(text: str) -> bool:
+    """Returns whether `text` names a version in the catalog: ``invoice@^1``; or ``invoice:production``, unless there is a module ``invoice``."""
+    from importlib.util import find_spec
+
+    if definition_files.is_document(text) or ".py" in text:
+        return False
+    if "@" in text:
+        return True
+    name, colon, tag = text.partition(":")
+    if not colon or not TAG.fullmatch(tag) or not SLUG.fullmatch(name):
+        return False
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    return name not in sys.modules and (not name.isidentifier() or find_spec(name) is None)
 
 
 def load_workflow(text: str, tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> Workflow[..., Any]:
@@ -153,7 +172,8 @@ def served_code(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple
     from perdure.definition_workflow import Definition
 
     _ = settings.database()
-    code = load_code(targets, given["tools"], given["calls"], definition_files.environment_of(given)) if targets else TargetCode((), ())
+    where, hosts = definition_files.environment_of(given), not given["no_catalog"]
+    code = load_code(targets, given["tools"], given["calls"], where, hosts=hosts) if targets else TargetCode((), ())
     for definition in (one for one in code.workflows if isinstance(one, Definition)):
         definition_files.require_dependencies(definition)
     db, codec = worker_database(settings, code.apps)
@@ -225,9 +245,12 @@ def load_tools(texts: Sequence[str]) -> TargetTools:
     return TargetTools(steps, tuple(workflows.values()))
 
 
-def load_code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None) -> TargetCode:
+def load_code(
+    texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None, *, hosts: bool = False
+) -> TargetCode:
     """All workflows and steps that these files and modules can name, or of ``place:name`` the one workflow, with all steps beside it; and definitions, which
-    get the `tools` of their own places and may call each one that stands before them, and those in the files `calls`.
+    get the `tools` of their own places and may call each one that stands before them, and those in the files `calls`. An engine that `hosts` definitions of the
+    catalog takes tools for them as well.
 
     Raises:
         NoTarget: there is no such place or name, or two workflows or two steps have the same name.
@@ -237,7 +260,7 @@ def load_code(texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[s
     queues: dict[str, Queue] = {}
     apps: list[App] = []
     files = [text for text in texts if definition_files.is_document(text)]
-    if (tools or calls) and not files:
+    if (calls or (tools and not hosts)) and not files:
         raise NoTarget("targets", " ".join(texts), "definitions, which alone take --tools and --calls")
     for definition in load_definitions([*calls, *files], tools, where=where) if files else ():
         _add(workflows, definition.code.name, definition, definition.code.name, "workflow")

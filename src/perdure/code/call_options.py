@@ -68,10 +68,14 @@ TAKES: Mapping[str, frozenset[str]] = {
 
 @dataclasses.dataclass(frozen=True)
 class NamedWorkflow:
-    """A workflow that is known by its name only, with options: what ``client.workflow("order")`` returns, for `client.start` and `client.run`."""
+    """A workflow that is known by its name only, with options: what ``client.workflow("order")`` returns, for `client.start` and `client.run`.
+
+    With a `reference`, it is the version of a definition in the catalog that this names: what ``client.definition("invoice@^1")`` returns.
+    """
 
     name: str
     calling: CallOptions = dataclasses.field(default_factory=CallOptions)
+    reference: str = ""
 
     def with_(self, **options: Unpack[WithOptions]) -> NamedWorkflow:
         """Returns the same workflow with other options, those of `Workflow.with_`: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.

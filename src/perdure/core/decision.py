@@ -292,7 +292,7 @@ class _DecisionDraft:
             yield e.ForkedEvent(message.fork, self.now_s)
         rules, archive = e.EVENT_RULES_VERSION, execution.key.workflow in self.host.archives
         given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition, message.grace_s)
-        yield e.StartedEvent(version, self.now_s, value, message.seed, *given, rules, archive, message.carried)
+        yield e.StartedEvent(version, self.now_s, value, message.seed, *given, rules, archive, message.carried, message.program, message.calls)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Returns whether an execution that failed, was undone or is no longer needed has to run again: `parent` was reopened since it waited last."""
@@ -435,7 +435,7 @@ class _DecisionDraft:
         refused: tuple[str, ...] = ()
         if message.base and (base is None or base.sha256 != message.base):
             refused = ("the execution was patched in the meantime; read its present definition and patch that",)
-        yield e.PatchedEvent(definition, self.now_s, message.reason, refused or self.program.unfit(message.definition))
+        yield e.PatchedEvent(definition, self.now_s, message.reason, refused or self.program.unfit(message.definition), message.calls)
 
     def evict(self, message: messages.EvictMessage) -> Iterator[e.Event]:
         """Records the eviction; the engine reacts to the event."""

@@ -128,11 +128,12 @@ def _undo_message(key: Key, path: Path, op: SpawnOperation) -> envelopes.Outgoin
 def _start_message(execution: Execution, path: Path, op: SpawnOperation) -> envelopes.OutgoingMessage:
     key = execution.key
     parent = messages.Parent(key, path, execution.reopened) if op.awaited else None
-    opens = NewExecution(program_name(op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, index_attributes(op.attributes))
+    opens = NewExecution(program_name(op.program or op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, index_attributes(op.attributes))
     family = (parent, op.deadline_s, key, execution.depth + 1)
     own = (op.attributes, op.definition, op.grace_s, execution.carried)
-    start = messages.StartMessage(op.version, op.input, _child_seed(key, path), *family, None, None, *own)
-    refers = blob_references(op.input, op.definition)
+    calls = execution.calls if op.program else ()
+    start = messages.StartMessage(op.version, op.input, _child_seed(key, path), *family, None, None, *own, op.program, calls)
+    refers = blob_references(op.input, op.definition, calls)
     return envelopes.OutgoingMessage(_child_key(key, op), f"start:{idempotency_key(key, path)}", messages.encode_message(start), opens=opens, refers=refers)
 
 

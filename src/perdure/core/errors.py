@@ -12,6 +12,7 @@
     │   ├── StaleRecord         a record was changed by another writer since it was read
     │   ├── IdempotencyKeyReused, RequestUnderWay, AnswerUnknown    of a request that repeats the key of another one
     │   ├── DefinitionDisabled  a definition of the catalog that may not be started
+    │   ├── DefinitionOwned     a definition of the catalog that is changed in its file
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that does not compile
@@ -344,6 +345,16 @@ class DefinitionDisabled(ProgrammingError):
     def __init__(self, slug: str) -> None:
         super().__init__(f"nothing was started: the definition {slug!r} is disabled. Enable it, and start it again")
         self.slug = slug
+
+
+class DefinitionOwned(ProgrammingError):
+    """A definition of the catalog is kept in a `file` that is watched, so it is changed there, and nothing was changed here."""
+
+    code = "definition_owned"
+
+    def __init__(self, slug: str, file: str) -> None:
+        super().__init__(f"nothing was changed: the definition {slug!r} is owned by {file}. Change that file, or release the definition from it")
+        self.slug, self.file = slug, file
 
 
 class TooManyActive(ProgrammingError):

@@ -17,6 +17,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
 from perdure.core.operations import Failure, OnCancel, Operation, Outcome
 from perdure.core.paths import Key, Path
+from perdure.core.pinned_calls import PinnedCalls
 from perdure.core.recalled import ForkData
 from perdure.core.values import ENCODED_NONE, Blob, Value
 
@@ -53,7 +54,8 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     """The execution began; the version of its workflow, or its definition, is pinned. It was started by `origin` and has `depth` ancestors.
 
     `rules` is the version of the rules it runs under; with `archive`, compaction keeps what it replaces. Steps in flight may go on for `grace_s` when the
-    execution fails or is cancelled, unless they have a grace of their own. `carried` are values of the context in which it was started.
+    execution fails or is cancelled, unless they have a grace of their own. `carried` are values of the context in which it was started. Engines claim it by the
+    name `program` (empty: that of the workflow), and `calls` are the definitions that it may call.
     """
 
     version: int
@@ -70,6 +72,8 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     rules: int = 1
     archive: bool = False
     carried: Carried = ()
+    program: str = ""
+    calls: PinnedCalls = ()
 
 
 class ForkedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_FIELD_NAMES):
@@ -293,12 +297,13 @@ class RemovedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
 
 
 class PatchedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="f", rename=_FIELD_NAMES):
-    """The execution goes on by another definition from here on, or the patch was `refused` for these reasons."""
+    """The execution goes on by another definition from here on, which may make `calls` besides those before; or the patch was `refused` for these reasons."""
 
     definition: Blob
     at_s: float
     reason: str = ""
     refused: tuple[str, ...] = ()
+    calls: PinnedCalls = ()
 
 
 class OpenedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="o", rename=_FIELD_NAMES):

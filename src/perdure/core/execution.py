@@ -34,6 +34,7 @@ from perdure.core.operations import (
     Success,
 )
 from perdure.core.paths import UNDO, Key, Path, Segment
+from perdure.core.pinned_calls import PinnedCalls
 from perdure.core.recalled import ForkData, RecalledResults
 from perdure.core.undo_plan import UNDOABLE, is_commit_note, lies_within, operations_to_undo, released_by_commit, retained_for_undo
 from perdure.core.values import Blob, Value
@@ -50,6 +51,7 @@ class Execution:
         "archive",
         "attributes",
         "backlog",
+        "calls",
         "cancelling",
         "committed",
         "completed",
@@ -92,6 +94,7 @@ class Execution:
         self.now_s = 0.0
         self.started: e.StartedEvent | None = None
         self.definition: Blob | None = None
+        self.calls: PinnedCalls = ()
         self.deadline_at_s: float | None = None
         self.ended: e.EndedEvent | None = None
         self.parked: e.ParkedEvent | None = None
@@ -239,7 +242,7 @@ class Execution:
             self.backlog = []
 
     def _start(self, event: e.StartedEvent) -> None:
-        self.started, self.attributes, self.definition = event, event.attributes, event.definition
+        self.started, self.attributes, self.definition, self.calls = event, event.attributes, event.definition, event.calls
         self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
         if event.parent is not None:
             self.watchers = self.seen.watched(self.watchers, event.parent)
@@ -509,7 +512,9 @@ class Execution:
         self.now_s, self.dead_events = event.at_s, self.dead_events + 1
 
     def _patch(self, event: e.PatchedEvent) -> None:
-        self.now_s, self.definition = event.at_s, self.definition if event.refused else event.definition
+        self.now_s = event.at_s
+        if not event.refused:
+            self.definition, self.calls = event.definition, (*self.calls, *event.calls)
 
     def _remove(self, event: e.RemovedEvent) -> None:
         self.now_s, self.removed, self.version, self.attributes = event.at_s, event, event.number, event.attributes

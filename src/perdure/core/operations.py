@@ -200,13 +200,14 @@ class SpawnOperation(
         "attributes": "m",
         "definition": "f",
         "grace_s": "e",
+        "program": "z",
     },
 ):
     """A child execution: awaited, it settles when the child ends; detached, at once. A child that exists already is joined.
 
     With `undo`, a completed child is undone with its parent, by a spawn of the same child under `~undo`. `on_cancel` says what happens to the child when
     no execution waits for it any more; `queue`, `lane` and `priority` order its beginning among others; it is found by its `attributes`. A child that runs
-    a definition is pinned to `definition`.
+    a definition is pinned to `definition`; engines claim it by the name `program` (empty: that of the workflow).
     """
 
     workflow: str
@@ -224,6 +225,7 @@ class SpawnOperation(
     attributes: Attributes = ()
     definition: Blob | None = None
     grace_s: float | None = None
+    program: str = ""
 
 
 class SendOperation(

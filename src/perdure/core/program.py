@@ -117,6 +117,22 @@ def program_requirements(program: str) -> frozenset[str]:
     return frozenset(program.split("\n")[1:])
 
 
+CATALOG_PROGRAM = "perdure.definition"
+"""The name by which engines claim executions of definitions that they need not know: those that came from the catalog, or with the start."""
+
+
+def is_hosted(program: str) -> bool:
+    """Whether a program name is that of such an execution."""
+    return program.startswith(f"{CATALOG_PROGRAM}@")
+
+
+def execution_program(execution: Execution, needs: frozenset[str] = frozenset()) -> str:
+    """Returns the name in the head of an execution that has begun."""
+    started = execution.started
+    assert started is not None, "the execution has begun"
+    return program_name(started.program or execution.key.workflow, started.version, needs)
+
+
 Toolbox = tuple[frozenset[str], frozenset[str]]
 """The base names of programs, and the capabilities that an engine has for all of them."""
 

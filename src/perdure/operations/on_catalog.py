@@ -1,10 +1,12 @@
 """Operations on the catalog: definitions, their versions and tags, and starts of a version."""
 
+from typing import Any
+
 import msgspec
 
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
-from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, RolledBack, VersionDetails, VersionDiff
+from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, ListedKind, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
 from perdure.service.catalog_records import DraftRecord
 from perdure.service.catalog_references import resolve_reference
@@ -30,16 +32,27 @@ class NamedVersion(msgspec.Struct, frozen=True):
 
 
 async def page(
-    access: StoreAccess, tenant: str, text: str = "", tag: str = "", *, enabled: bool | None = None, limit: int = 100, after: str = ""
+    access: StoreAccess,
+    tenant: str,
+    text: str = "",
+    tag: str = "",
+    *,
+    enabled: bool | None = None,
+    has_draft: bool | None = None,
+    kind: ListedKind | None = None,
+    limit: int = 100,
+    after: str = "",
 ) -> DefinitionPage:
     """Lists definitions in order of slug, behind `after`: those with `text` in their slug, name, description or tags, whatever its case, and with this `tag`.
 
-    A page that has a `next` may have fewer than `limit` items, when few match the text.
+    The workflows of code that running engines declare come with the last page, unless the list is of definitions with a property that code has not. A page
+    that has a `next` may have fewer than `limit` items, when few match.
 
     Raises:
         BadValue: the limit is invalid.
     """
-    return await catalog.list_definitions(access, tenant, text, tag, enabled=enabled, limit=page_limit(limit), after=after)
+    which: dict[str, Any] = {"enabled": enabled, "has_draft": has_draft, "kind": kind}
+    return await catalog.list_definitions(access, tenant, text, tag, **which, limit=page_limit(limit), after=after)
 
 
 async def read(access: StoreAccess, tenant: str, definition: str) -> CatalogDefinition:
@@ -96,14 +109,16 @@ async def diff(access: StoreAccess, tenant: str, before: str, after: str) -> Ver
     return await catalog.diff_versions(access, tenant, before, after)
 
 
-async def validate(access: StoreAccess, document: JsonDocument, slug: str = "") -> CheckedDocument:
+async def validate(access: StoreAccess, tenant: str, document: JsonDocument, slug: str = "") -> CheckedDocument:
     """Checks a document and returns everything that was found in it. Nothing is stored.
+
+    Calls that name nothing in the catalog or in a running engine are warnings, since that may be published later. A start is then refused.
 
     Raises:
         BadName: the slug is not valid, or none can be made of the name.
-        BadValue: there is no document.
+        BadValue: there is no document, or it calls too much.
     """
-    return await catalog.check_document(document, slug)
+    return await catalog.check_document(access, tenant, document, slug)
 
 
 # Change
@@ -143,6 +158,7 @@ async def update(
         NotFound: there is no such definition.
         StaleRecord: it is not at the revision.
         BadDefinition: the document is not valid; the error has all findings.
+        DefinitionOwned: a watched file has the definition.
         BadName, BadValue: a field or the author is not valid, or the document declares a version that is not above the highest.
     """
     return await catalog.update_definition(access, tenant, definition, Edit(author, note, revision), document, fields=fields, part=part)
@@ -154,9 +170,22 @@ async def delete(access: StoreAccess, tenant: str, definition: str, author: str,
     Raises:
         NotFound: there is no such definition.
         StaleRecord: it is not at the revision.
+        DefinitionOwned: a watched file has the definition.
         BadName: the author is not valid.
     """
     await catalog.delete_definition(access, tenant, definition, Edit(author, note, revision))
+
+
+async def release(access: StoreAccess, tenant: str, definition: str, author: str, note: str = "", *, revision: int | None = None) -> CatalogDefinition:
+    """Takes a definition from the watched file that owns it, so that it can be changed by other means. If the file is still watched, it takes it back when
+    it changes.
+
+    Raises:
+        NotFound: there is no such definition.
+        StaleRecord: it is not at the revision.
+        BadName: the author is not valid.
+    """
+    return await catalog.release_definition(access, tenant, definition, Edit(author, note, revision))
 
 
 async def roll_back(access: StoreAccess, tenant: str, definition: str, target: str, author: str, *, note: str = "", revision: int | None = None) -> RolledBack:
@@ -166,6 +195,7 @@ async def roll_back(access: StoreAccess, tenant: str, definition: str, target: s
         NotFound, Ambiguous: there is no such definition or version, or several versions have a hash that begins so.
         StaleRecord: the definition is not at the revision.
         BadDefinition: the version is not valid here any more.
+        DefinitionOwned: a watched file has the definition.
         BadName, BadValue: the author or the target is not valid.
     """
     return await catalog.roll_back(access, tenant, definition, target, Edit(author, note, revision))
@@ -214,6 +244,7 @@ async def save_draft(access: StoreAccess, tenant: str, definition: str, document
 
     Raises:
         StaleRecord: the definition is not at the revision.
+        DefinitionOwned: a watched file has the definition.
         BadName, BadValue: the slug or the author is not valid, or the document is larger than 512 KiB.
     """
     return await catalog.save_draft(access, tenant, definition, document, Edit(author, revision=revision))
@@ -225,6 +256,7 @@ async def discard_draft(access: StoreAccess, tenant: str, definition: str, autho
     Raises:
         NotFound: there is no such definition, or it has no draft.
         StaleRecord: it is not at the revision.
+        DefinitionOwned: a watched file has the definition.
         BadName: the author is not valid.
     """
     return await catalog.discard_draft(access, tenant, definition, Edit(author, revision=revision))
@@ -238,24 +270,34 @@ async def sync(access: StoreAccess, tenant: str, document: JsonDocument, author:
 
     Raises:
         BadDefinition: the document is not valid; the error has all findings.
+        DefinitionOwned: a watched file has the definition.
         BadName, BadValue: the slug or the author is not valid, or the document declares a version that is not above the highest.
     """
     return await catalog_sync.sync_definition(access, tenant, document, Edit(author, note), slug)
 
 
 async def sync_all(
-    access: StoreAccess, tenant: str, documents: list[SyncDocument], author: str, *, delete: bool = False, expect: int | None = None, note: str = ""
+    access: StoreAccess,
+    tenant: str,
+    documents: list[SyncDocument],
+    author: str,
+    *,
+    delete: bool = False,
+    expect: int | None = None,
+    keep: bool = False,
+    note: str = "",
 ) -> SyncResult:
-    """Brings the catalog to the state of a set of documents: syncs each, and deletes all other definitions, in one change.
+    """Brings the catalog to the state of a set of documents: syncs each, and deletes all other definitions, or with `keep` none, in one change.
 
-    It is a dry run unless `delete` is true; then `expect` is the number of definitions that are to be deleted.
+    Without `keep`, it is a dry run unless `delete` is true; then `expect` is the number of definitions that are to be deleted.
 
     Raises:
         BadDefinition: a document is not valid; the error has the findings of all.
         BadValue: another number of definitions would be deleted, two documents have one slug, or there are too many.
         BadName: a slug or the author is not valid.
+        DefinitionOwned: a file has one of the definitions that would change.
     """
-    return await catalog_sync.sync_all(access, tenant, documents, Edit(author, note), delete=delete, expect=expect)
+    return await catalog_sync.sync_all(access, tenant, documents, Edit(author, note), delete=delete, expect=expect, keep=keep)
 
 
 # Start
@@ -264,26 +306,29 @@ async def sync_all(
 async def start(access: StoreAccess, request: StartRequest, reference: str, author: str = "") -> StartedExecution:
     """Starts the version that a reference names, unless an execution of the id exists. The workflow of the execution is the slug.
 
+    The execution keeps this version, and those of all definitions that it calls, whatever is published later.
+
     Raises:
         DefinitionDisabled: the definition is disabled.
         NotFound, Ambiguous: the reference names no version, or several.
-        BadValue, BadName: the text is no reference, the definition does not take the input, or an option is not valid.
+        BadDefinition: it calls something that is neither in the catalog nor a workflow of an engine; the error has all findings.
+        BadValue, BadName: the text is no reference, the definition does not take the input, it calls too much, or an option is not valid.
         InputDiffers: the start is strict, and an execution exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
     found = await definition_starts.catalog_start(access, execution_operations.initiated_by(request, author), reference)
-    return StartedExecution(*await execution_operations.start_execution(access, checked_start(found)))
+    return StartedExecution(*await execution_operations.start_execution(access, checked_start(found.request), found.hosted))
 
 
 async def start_document(access: StoreAccess, request: StartRequest, document: JsonDocument, author: str = "") -> StartedExecution:
     """Starts a document that is not in the catalog, unless an execution of the id exists. Without a workflow in the key, it is made of the name.
 
     Raises:
-        BadDefinition: the document is not valid; the error has all findings.
+        BadDefinition: the document is not valid, or calls something that is not there; the error has all findings.
         BadName: no workflow can be made of its name.
-        BadValue: the definition does not take the input, or an option is not valid.
+        BadValue: the definition does not take the input, it calls too much, or an option is not valid.
         InputDiffers: the start is strict, and an execution exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
-    found = await definition_starts.inline_start(execution_operations.initiated_by(request, author), document)
-    return StartedExecution(*await execution_operations.start_execution(access, checked_start(found)))
+    found = await definition_starts.inline_start(access, execution_operations.initiated_by(request, author), document)
+    return StartedExecution(*await execution_operations.start_execution(access, checked_start(found.request), found.hosted))

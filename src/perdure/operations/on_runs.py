@@ -46,11 +46,12 @@ async def run_workflow(
 
     Raises:
         NotFound, Ambiguous: there is no such workflow, or the reference names several versions.
+        BadDefinition: the definition calls something that is not there; the error has all findings.
         BadName, BadValue: a name is not valid, or the definition does not take the variables.
         DefinitionDisabled: the definition is disabled.
     """
-    request = await manual_runs.manual_start(access, tenant, workflow_id, variables, client_request_id, author)
-    key, created = await execution_operations.start_execution(access, request)
+    start = await manual_runs.manual_start(access, tenant, workflow_id, variables, client_request_id, author)
+    key, created = await execution_operations.start_execution(access, *start)
     return ManualRun(key, key.id, created)
 
 

@@ -239,6 +239,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_catalog.update, "PUT", "/api/workflows/{definition}", "author"),
     Operation(on_catalog.delete, "DELETE", "/api/workflows/{definition}", "author"),
     Operation(on_catalog.history, "GET", "/api/workflows/{definition}/history", "viewer"),
+    Operation(on_catalog.release, "POST", "/api/workflows/{definition}/release", "author", is_repeatable=True),
     Operation(on_catalog.roll_back, "POST", "/api/workflows/{definition}/rollback", "author"),
     Operation(on_catalog.move_tag, "PUT", "/api/workflows/{definition}/tags/{tag}", "author"),
     Operation(on_catalog.remove_tag, "DELETE", "/api/workflows/{definition}/tags/{tag}", "author"),

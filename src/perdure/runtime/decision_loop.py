@@ -22,7 +22,7 @@ from perdure.core.errors import Diverged
 from perdure.core.events import EndedEvent, Event, ParkedEvent, PatchedEvent, ReopenedEvent, ResumedEvent, StartedEvent, UndoingEvent
 from perdure.core.execution import Execution
 from perdure.core.paths import Key
-from perdure.core.program import program_name, program_requirements
+from perdure.core.program import CATALOG_PROGRAM, execution_program, is_hosted, program_name, program_requirements
 from perdure.core.replay import replay_program
 from perdure.core.values import Blob
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
@@ -214,10 +214,14 @@ def _expect_capabilities(resident: ResidentExecution) -> None:
 
 
 def _workflow_of(engine: EngineServices, resident: ResidentExecution, events: Sequence[Event]) -> Workflow:
-    """Returns the workflow that runs an execution: of several definitions of its name, the pinned one, with its own tools."""
+    """Returns the workflow that runs an execution: the host of definitions, if it is claimed by that name; of several definitions of its own name, the pinned
+    one, with its own tools.
+    """
+    starts = [item.message for item in resident.undecided if isinstance(item.message, messages.StartMessage)]
+    if is_hosted(resident.pinned) or any(one.program == CATALOG_PROGRAM for one in starts):
+        return engine.workflows[CATALOG_PROGRAM]
     changes = (event.definition for event in reversed(events) if isinstance(event, StartedEvent) or (isinstance(event, PatchedEvent) and not event.refused))
-    starts = (item.message.definition for item in resident.undecided if isinstance(item.message, messages.StartMessage))
-    given = next(chain(changes, starts), None)
+    given = next(chain(changes, (one.definition for one in starts)), None)
     sha256 = "" if given is None else given.sha256 if isinstance(given, Blob) else hashlib.sha256(given).hexdigest()
     return engine.releases.get((resident.key.workflow, sha256)) or engine.workflows[resident.key.workflow]
 
@@ -302,7 +306,7 @@ def _head_program(resident: ResidentExecution, execution: Execution) -> str:
     """Returns the program for the head. Until the execution has begun, it is the one that the head already has."""
     if execution.started is None:
         return resident.pinned or program_name(resident.key.workflow, 0)
-    return program_name(resident.key.workflow, execution.started.version, resident.needs)
+    return execution_program(execution, resident.needs)
 
 
 def _head_attributes(resident: ResidentExecution, execution: Execution) -> IndexedAttributes:

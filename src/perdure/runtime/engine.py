@@ -27,6 +27,7 @@ from perdure.core.events import EndedEvent
 from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
 from perdure.core.program import claimable_programs, program_base
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.requirements import capabilities_text
 from perdure.runtime.batch_runner import BatchRunner
 from perdure.runtime.blob_loader import BlobCache
@@ -51,7 +52,7 @@ from perdure.runtime.maintenance import StoreMaintenance
 from perdure.runtime.observed_store import ObservedStore
 from perdure.runtime.observer import Observer
 from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
-from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, runnable_workflows
+from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, input_schemas, runnable_workflows
 from perdure.runtime.resident_executions import ResidentCache, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import StepRunner, run_step
@@ -151,7 +152,10 @@ class Engine:
 
     def _about(self) -> ProcessInfo:
         roots = None if self.roots is None else sorted(self.roots)
-        return msgspec.structs.replace(self._process, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
+        definitions = tuple(name for name, one in self.known.items() if isinstance(one, GraphWorkflow))
+        inputs = {} if roots is not None else input_schemas(self.known.values())
+        own = msgspec.structs.replace(self._process, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
+        return msgspec.structs.replace(own, definitions=definitions, inputs=inputs)
 
     def publish(self) -> None:
         """Has the next renewal of the lease tell other processes which workflows and roots the engine has now."""

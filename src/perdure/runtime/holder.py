@@ -33,6 +33,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     """A description of a holder: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
 
     With `roots`, it advances only these executions and their descendants, as the engine of a script does. With `tenants`, it serves these and no others.
+    `definitions` are the names of the programs that are definitions; `inputs` has, by program, the JSON Schema of the input of workflows of code.
     """
 
     kind: str
@@ -44,6 +45,8 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     roots: list[Key] | None = None
     toolboxes: tuple[Toolbox, ...] = ()
     tenants: tuple[str, ...] | None = None
+    definitions: tuple[str, ...] = ()
+    inputs: dict[str, Any] = {}
 
     def serves(self, tenant: str) -> bool:
         """Whether the process serves a tenant."""

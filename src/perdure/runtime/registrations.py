@@ -15,7 +15,7 @@ from perdure.code.builtin_workflows import COMPOSITE_CODE as COMPOSITE
 from perdure.code.declarations import CodeWorkflow, Step
 from perdure.code.declared_queues import Queue
 from perdure.core.errors import BadValue
-from perdure.core.program import Toolbox
+from perdure.core.program import Toolbox, program_name
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.version_ranges import version_order
 from perdure.runtime.workflow_programs import Workflow
@@ -24,6 +24,9 @@ from perdure.stores.protocol import UNLIMITED, QueueLimits, Store
 logger = logging.getLogger("perdure.engine")
 
 BUILT_IN_WORKFLOWS = (APPROVAL, COMPOSITE)
+
+SCHEMAS_BYTES_MAX = 16 * 1024
+"""The size of all schemas that an engine tells. The workflows that come last in order of name then have none in lists."""
 
 
 def runnable_workflows(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
@@ -66,6 +69,18 @@ def engine_toolboxes(workflows: Iterable[Workflow]) -> tuple[Toolbox, ...]:
         if isinstance(one, GraphWorkflow) and one.capabilities:
             found.setdefault(one.capabilities, set()).update(one.programs)
     return tuple((frozenset(programs), has) for has, programs in found.items())
+
+
+def input_schemas(workflows: Iterable[Workflow]) -> dict[str, Any]:
+    """Returns the JSON Schemas of the input of workflows of code, by program, as many as fit into `SCHEMAS_BYTES_MAX`: each renewal of a lease sends them."""
+    found, left = dict[str, Any](), SCHEMAS_BYTES_MAX
+    for one in sorted(workflows, key=lambda one: one.name):
+        if isinstance(one, CodeWorkflow):
+            schema = one.codec.schema()
+            left -= len(msgspec.json.encode(schema))
+            if left >= 0:
+                found[program_name(one.name, one.version)] = schema
+    return found
 
 
 def _release_number(workflow: GraphWorkflow) -> tuple[int, int, int, bool]:

@@ -6,18 +6,20 @@ Each change is one post (see `perdure.service.catalog_changes`), so it happens e
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import msgspec
 
 from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.errors import AlreadyExists, BadDefinition, BadValue, NotFound
+from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.format.definition_diff import DefinitionChange, definition_changes, render_changes
 from perdure.definitions.format.definition_findings import DefinitionFinding
 from perdure.definitions.kinds import config_checks
 from perdure.dialects.definition_reader import ReadDefinition
 from perdure.service import catalog_changes as changes
+from perdure.service.catalog_calls import CallingDefinition, find_calls
 from perdure.service.catalog_changes import NO_FIELDS, CatalogChange, DefinitionFields, Edit, Moment, Publication
 from perdure.service.catalog_records import (
     DEFINITIONS,
@@ -36,6 +38,7 @@ from perdure.service.catalog_records import (
     read_documents,
 )
 from perdure.service.catalog_references import TAG, ResolvedVersion, find_definition, find_version, resolve_reference
+from perdure.service.code_workflows import ListedCodeWorkflow, list_code_workflows
 from perdure.service.record_kinds import PAGE, KeptValue
 from perdure.service.slugs import checked_slug, slug_of_name
 from perdure.service.store_access import StoreAccess
@@ -49,11 +52,15 @@ SCANNED_MAX = 2_000
 """How many records one page of a search looks at. The page may then be short, and the next one goes on behind them."""
 
 
+ListedKind = Literal["definition", "code"]
+"""What a list has: definitions of the catalog, or workflows of code that engines declare."""
+
+
 class CatalogDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """A definition of the catalog. `revision` counts its changes: a change can be made on the condition that it is still the same.
 
-    `version` and `hash` are of the current version, empty while there is only a draft. `version_tags` are the versions that tags name. Times are seconds
-    since 1970.
+    `version` and `hash` are of the current version, empty while there is only a draft. `version_tags` are the versions that tags name. `owner` is the watched
+    file that has the document (empty: none), where it is changed. Times are seconds since 1970.
     """
 
     id: str
@@ -71,13 +78,19 @@ class CatalogDefinition(msgspec.Struct, frozen=True, kw_only=True):
     created_by: str
     updated_at_s: float
     updated_by: str
+    owner: str = ""
+    kind: Literal["definition"] = "definition"
 
 
 class DefinitionPage(msgspec.Struct, frozen=True):
-    """A page of a list of definitions, and the slug behind which the next one begins (None: this was the last)."""
+    """A page of a list of definitions, and the slug behind which the next one begins (None: this was the last).
+
+    The last page also has the workflows of `code` that running engines declare, if the list is of everything, or of what has a text.
+    """
 
     items: list[CatalogDefinition]
     next: str | None = None
+    code: list[ListedCodeWorkflow] = []
 
 
 class EventPage(msgspec.Struct, frozen=True):
@@ -161,24 +174,24 @@ async def read_document(document: bytes, name: str = "") -> ReadDefinition:
     return await asyncio.to_thread(config_checks.read_checked, document, name)
 
 
-async def read_with_slug(document: bytes, slug: str) -> tuple[ReadDefinition, str]:
-    """Reads and checks a document, and finds its slug: the given one, or else one that is made of its name.
+async def read_with_slug(document: bytes, slug: str, name: str = "") -> tuple[ReadDefinition, str]:
+    """Reads and checks a document, and finds its slug: the given one, or else one that is made of its name. `name` applies if it has none.
 
     Raises:
         BadDefinition: it is not valid; the error has all findings.
         BadName: the slug is not valid, or none can be made of the name.
     """
     given = checked_slug(slug) if slug else ""
-    read = await read_document(document, given)
+    read = await read_document(document, given or name)
     return read, given or slug_of_name(str(read.canonical["name"]))
 
 
-async def check_document(document: bytes, slug: str = "") -> CheckedDocument:
-    """Checks a document and stores nothing.
+async def check_document(access: StoreAccess, tenant: str, document: bytes, slug: str = "") -> CheckedDocument:
+    """Checks a document and stores nothing. Calls that name nothing at present are warnings, and so are calls that lead in a circle.
 
     Raises:
         BadName: the slug is not valid, or none can be made of the name.
-        BadValue: there is no document.
+        BadValue: there is no document, or it calls too much.
     """
     try:
         read, found = await read_with_slug(received_bytes(document), slug)
@@ -186,7 +199,9 @@ async def check_document(document: bytes, slug: str = "") -> CheckedDocument:
         return CheckedDocument(valid=False, findings=list(error.findings), slug=slug)
     about = read.canonical
     version = str(about.get("version", "1.0.0"))
-    return CheckedDocument(valid=True, findings=list(read.findings), slug=found, name=str(about["name"]), version=version, hash=read.hash, dialect=read.dialect)
+    calls = await find_calls(access, tenant, CallingDefinition(found, "", definition_bytes(about)))
+    findings = [*read.findings, *(msgspec.structs.replace(one, severity="warning") for one in calls.unresolved), *calls.circles]
+    return CheckedDocument(valid=True, findings=findings, slug=found, name=str(about["name"]), version=version, hash=read.hash, dialect=read.dialect)
 
 
 # Changes
@@ -261,6 +276,23 @@ async def delete_definition(access: StoreAccess, tenant: str, which: str, edit: 
         return await deletion(moment, await find_definition(access.store, tenant, which))
 
     _ = await changes.carry_out(access.store, tenant, edit, decide)
+
+
+async def release_definition(access: StoreAccess, tenant: str, which: str, edit: Edit) -> CatalogDefinition:
+    """Takes a definition from the watched file that owns it, so that it can be changed by other means. Changes nothing if no file does.
+
+    Raises:
+        NotFound: there is no such definition.
+        StaleRecord: it is not at the revision that the edit names.
+    """
+
+    async def decide(moment: Moment) -> CatalogChange:
+        before = await find_definition(access.store, tenant, which)
+        if not before.value.owner:
+            return changes.unchanged(before)
+        return moment.change(before.key, before, moment.entry("edit", before, changed=("owner",)), owner="")
+
+    return shown_definition(await changes.carry_out(access.store, tenant, edit, decide))
 
 
 async def deletion(moment: Moment, before: KeptValue[DefinitionRecord]) -> CatalogChange:
@@ -407,7 +439,7 @@ def shown_definition(change: CatalogChange) -> CatalogDefinition:
 
 def _view(record: DefinitionRecord, revision: int) -> CatalogDefinition:
     fields: Mapping[str, Any] = msgspec.structs.asdict(record)
-    return CatalogDefinition(revision=revision, **{name: fields[name] for name in CatalogDefinition.__struct_fields__ if name != "revision"})
+    return CatalogDefinition(revision=revision, **{name: fields[name] for name in CatalogDefinition.__struct_fields__ if name in fields})
 
 
 async def read_definition(access: StoreAccess, tenant: str, which: str) -> CatalogDefinition:
@@ -421,20 +453,42 @@ async def read_definition(access: StoreAccess, tenant: str, which: str) -> Catal
 
 
 async def list_definitions(
-    access: StoreAccess, tenant: str, text: str = "", tag: str = "", *, enabled: bool | None = None, limit: int = 100, after: str = ""
+    access: StoreAccess,
+    tenant: str,
+    text: str = "",
+    tag: str = "",
+    *,
+    enabled: bool | None = None,
+    has_draft: bool | None = None,
+    kind: ListedKind | None = None,
+    limit: int = 100,
+    after: str = "",
 ) -> DefinitionPage:
     """Lists definitions in order of slug, behind `after`: those with `text` in their slug, name, description or tags, whatever its case, and with this tag.
 
-    A page with a `next` may have fewer than `limit` items, when few match the text.
+    The workflows of code that running engines declare come with the last page, unless the list is of definitions with a property that code has not. A page
+    with a `next` may have fewer than `limit` items, when few match.
     """
+    page = DefinitionPage([])
+    if kind != "code":
+        page = await _page_of_definitions(access, tenant, (text, tag, enabled, has_draft), limit, after)
+    if page.next is not None or kind == "definition" or tag or enabled is not None or has_draft is not None:
+        return page
+    return msgspec.structs.replace(page, code=await list_code_workflows(access, tenant, text))
+
+
+async def _page_of_definitions(access: StoreAccess, tenant: str, which: tuple[str, str, bool | None, bool | None], limit: int, after: str) -> DefinitionPage:
+    text, tag, enabled, has_draft = which
     where = {"listed": True} | ({"tag": tag} if tag else {}) | ({} if enabled is None else {"enabled": enabled})
     wanted, items, scanned = text.casefold(), list[CatalogDefinition](), 0
     while scanned < SCANNED_MAX:
-        size = min(PAGE, SCANNED_MAX - scanned) if wanted else limit
+        size = min(PAGE, SCANNED_MAX - scanned) if wanted or has_draft is not None else limit
         behind = PagePosition(DEFINITIONS.key(tenant, after)) if after else None
         found = await DEFINITIONS.page(access.store, tenant, where=attribute_conditions(where), after=behind, limit=size)
         for one in found:
             after = one.key
+            if has_draft not in (None, one.value.has_draft):
+                continue
             if wanted in "\n".join((one.value.slug, one.value.name, one.value.description, *one.value.tags)).casefold():
                 items.append(_view(one.value, one.version))
                 if len(items) == limit:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.code.declarations import checked_name
-from perdure.core.errors import BadValue, StaleRecord
+from perdure.core.errors import BadValue, DefinitionOwned, StaleRecord
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.dialects.definition_reader import ReadDefinition
 from perdure.service.catalog_records import (
@@ -43,6 +43,9 @@ ATTEMPTS_MAX = 20
 
 TAGS_MAX = 32
 TAG_CHARACTERS_MAX = 64
+
+OWNED_FIELDS = ("name", "description", "hash", "has_draft", "deleted_at_s")
+"""The fields of a definition that only its file changes, if it has one. Tags, and whether it is enabled, are changed by people in any case."""
 
 ChangeOutcome = Literal["created", "updated", "unchanged"]
 
@@ -99,12 +102,15 @@ async def nothing_besides(_: CatalogChange) -> Sequence[RecordChange]:
 class Edit:
     """Who changes a definition, and why. With a `revision`, the change is made only while the definition is at it.
 
+    `file` is the watched file that the edit comes from. It owns the definition from then on, and takes it from the files in `gone`, which are there no more.
     `besides` returns the records that change together with the definition, in the same post, such as an entry of the audit log.
     """
 
     by: str
     note: str = ""
     revision: int | None = None
+    file: str = ""
+    gone: frozenset[str] = frozenset()
     besides: Callable[[CatalogChange], Awaitable[Sequence[RecordChange]]] = nothing_besides
 
 
@@ -123,6 +129,8 @@ class Moment:
         """The change of a definition to these `fields`, with an entry of the history. One that was deleted begins anew."""
         updated = fields | {"events": entry.number, "updated_at_s": self.now_s, "updated_by": self.edit.by}
         record = living(before)
+        if self.edit.file:
+            updated["owner"] = self.edit.file
         if record is None:
             after = DefinitionRecord(id=entry.id, slug=slug, created_at_s=self.now_s, created_by=self.edit.by, **updated)
         else:
@@ -132,7 +140,15 @@ class Moment:
             EVENTS.change(self.tenant, event_key(slug, entry.number), 0, entry),
             *more,
         )
+        if record is not None:
+            self._expect_owner(record, after)
         return CatalogChange(before, after, records, "created" if record is None else "updated")
+
+    def _expect_owner(self, record: DefinitionRecord, after: DefinitionRecord) -> None:
+        """Checks that a definition which a watched file owns is changed by that file alone, as far as the file says what it is."""
+        owned = record.owner and record.owner not in (self.edit.file, *self.edit.gone)
+        if owned and (self.edit.file or any(getattr(record, name) != getattr(after, name) for name in OWNED_FIELDS)):
+            raise DefinitionOwned(record.slug, record.owner)
 
     def entry(self, kind: CatalogEventKind, before: KeptValue[DefinitionRecord] | None, id: str = "", **fields: Any) -> CatalogEvent:
         """The next entry of the history of a definition; `id` is that of a new one."""
@@ -224,7 +240,8 @@ def edit_fields(moment: Moment, before: KeptValue[DefinitionRecord], fields: Def
     Raises:
         BadValue: a field is not valid.
     """
-    new = {name: value for name, value in fields.given().items() if value != getattr(before.value, name)}
+    given = fields.given() | ({"owner": moment.edit.file} if moment.edit.file else {})
+    new = {name: value for name, value in given.items() if value != getattr(before.value, name)}
     if not new:
         return unchanged(before)
     if new.keys() == {"enabled"}:

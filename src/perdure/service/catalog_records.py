@@ -41,7 +41,8 @@ class DefinitionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A definition as it is now. `version` and `hash` are of the current version; both are empty while there is only a draft.
 
     `highest` is the highest version number that the slug ever had, `declared` the version that the current document declares (empty: none). `events` is the
-    number of the last entry of the history. `tags` are words to find the definition by; `version_tags` name versions of it.
+    number of the last entry of the history. `tags` are words to find the definition by; `version_tags` name versions of it. `owner` is the watched file that
+    has the document (empty: none).
     """
 
     id: str
@@ -62,6 +63,7 @@ class DefinitionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     updated_at_s: float
     updated_by: str
     deleted_at_s: float | None = None
+    owner: str = ""
 
 
 class VersionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,6 +5,7 @@ expects, which the dry run has shown.
 """
 
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 from uuid import uuid4
 
 import msgspec
@@ -31,10 +32,16 @@ class SyncedDefinition(msgspec.Struct, frozen=True):
 
 
 class SyncDocument(msgspec.Struct, frozen=True):
-    """A document of a set. Without a `slug`, one is made of its name."""
+    """A document of a set. Without a `slug`, one is made of its name. `file` is where it is kept: messages name it, and it names a document without a name."""
 
     document: bytes
     slug: str = ""
+    file: str = ""
+
+    @property
+    def default_name(self) -> str:
+        """The name that it has if it says none."""
+        return PurePosixPath(self.file).stem
 
 
 class SyncItem(msgspec.Struct, frozen=True):
@@ -60,48 +67,55 @@ class _ReadDocument(msgspec.Struct, frozen=True):
     publication: Publication
 
 
-async def sync_definition(access: StoreAccess, tenant: str, document: bytes, edit: Edit, slug: str = "") -> SyncedDefinition:
-    """Creates a definition from a document, or makes it the current version. Without a `slug`, one is made of its name.
+async def sync_definition(access: StoreAccess, tenant: str, document: bytes, edit: Edit, slug: str = "", file: str = "") -> SyncedDefinition:
+    """Creates a definition from a document, or makes it the current version. Without a `slug`, one is made of its name, or of that of the `file`.
 
     Raises:
         BadDefinition: the document is not valid; the error has all findings.
         BadName, BadValue: the slug or the author is not valid, or the document declares a version that is not above the highest.
+        DefinitionOwned: a watched file has the definition, and the edit comes from elsewhere.
     """
-    one = await _read(SyncDocument(document, slug))
+    one = await _read(SyncDocument(document, slug, file))
     change = await changes.carry_out(access.store, tenant, edit, lambda moment: _change(moment, one))
     return SyncedDefinition(shown_definition(change), change.outcome)
 
 
 async def sync_all(
-    access: StoreAccess, tenant: str, documents: Sequence[SyncDocument], edit: Edit, *, delete: bool = False, expect: int | None = None
+    access: StoreAccess, tenant: str, documents: Sequence[SyncDocument], edit: Edit, *, delete: bool = False, expect: int | None = None, keep: bool = False
 ) -> SyncResult:
-    """Brings the catalog to the state of a set of documents: syncs each, and deletes all other definitions, in one change.
+    """Brings the catalog to the state of a set of documents: syncs each, and deletes all other definitions, or with `keep` none, in one change.
 
-    It is a dry run unless `delete` is true; then `expect` is the number of definitions that are to be deleted.
+    Without `keep`, it is a dry run unless `delete` is true; then `expect` is the number of definitions that are to be deleted.
 
     Raises:
         BadDefinition: a document is not valid; the error has the findings of all.
         BadValue: another number of definitions would be deleted, two documents have one slug, or there are too many.
         BadName: a slug or the author is not valid.
+        DefinitionOwned: a file has one of the definitions that would change.
     """
     read = await _read_all(documents)
     if edit.revision is not None:
         raise BadValue("revision", edit.revision, "given for one definition; leave it out for a whole set")
 
+    if keep and (delete or expect is not None):
+        raise BadValue("keep", keep, "given without delete and expect: with it, nothing is deleted")
+
     async def decide(moment: Moment) -> list[CatalogChange]:
         found = [await _change(moment, one) for one in read.values()]
+        if keep:
+            return found
         others = [one async for one in DEFINITIONS.all(access.store, tenant, where=attribute_conditions({"listed": True})) if one.key not in read]
         if delete and expect != len(others):
             named = ", ".join(one.key for one in others[:NAMED_MAX])
             raise BadValue("expect", expect, f"{len(others)}, the number of definitions that would be deleted: {named or 'none'}. Look at the dry run")
         return found + [await deletion(moment, one) for one in others]
 
-    if delete:
+    if delete or keep:
         found = await changes.carry_out_all(access.store, tenant, edit, decide)
     else:
         found = await decide(Moment(access.store, tenant, edit, (await access.store.store_time()).now_s))
     items = [_item(change) for change in found if change.after.deleted_at_s is None]
-    return SyncResult(delete, items, [change.after.slug for change in found if change.after.deleted_at_s is not None])
+    return SyncResult(delete or keep, items, [change.after.slug for change in found if change.after.deleted_at_s is not None])
 
 
 def _item(change: CatalogChange) -> SyncItem:
@@ -116,7 +130,7 @@ async def _change(moment: Moment, one: _ReadDocument) -> CatalogChange:
 
 async def _read(one: SyncDocument) -> _ReadDocument:
     received = received_bytes(one.document)
-    read, slug = await read_with_slug(received, one.slug)
+    read, slug = await read_with_slug(received, one.slug, one.default_name)
     return _ReadDocument(slug, Publication(read, received, "sync", "sync"))
 
 
@@ -128,11 +142,13 @@ async def _read_all(documents: Sequence[SyncDocument]) -> dict[str, _ReadDocumen
         try:
             read = await _read(one)
         except BadDefinition as error:
-            who = f"document {number}{f' ({one.slug})' if one.slug else ''}"
+            who = one.file or f"document {number}{f' ({one.slug})' if one.slug else ''}"
             findings += [msgspec.structs.replace(finding, message=f"{who}: {finding.message}") for finding in error.findings]
             continue
         if found.setdefault(read.slug, read) is not read:
-            raise BadValue("documents", read.slug, f"the slug of one document; document {number} has it too, so give that another slug")
+            raise BadValue(
+                "documents", read.slug, f"the slug of one document; {one.file or f'document {number}'} has it too, so give that another name or slug"
+            )
     if findings:
         raise BadDefinition(findings)
     return found

@@ -9,8 +9,9 @@ import msgspec
 from perdure.core import events as e
 from perdure.core import log_format, messages
 from perdure.core.envelopes import Ack, QueuedMessage
-from perdure.core.errors import BadValue, PatchRefused
+from perdure.core.errors import BadDefinition, BadValue, PatchRefused
 from perdure.core.paths import Key
+from perdure.core.program import is_hosted
 from perdure.core.values import Blob
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.kinds import config_checks
@@ -18,7 +19,8 @@ from perdure.dialects import patched_definition
 from perdure.dialects.definition_reader import read_definition
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.execution_results import ENDED_STATUSES
-from perdure.service import execution_operations
+from perdure.service import execution_operations, execution_requests
+from perdure.service.catalog_calls import CallingDefinition, find_calls
 from perdure.service.reruns import read_execution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Post
@@ -86,15 +88,26 @@ async def apply_patch(access: StoreAccess, key: Key, message: messages.PatchMess
     """Posts a patch; returns the number of the event from which the new definition applies.
 
     If the message has a base, the patch applies only while that is the SHA-256 of the present definition. An engine decides. Without `wait`, the message is
-    stored until one does, and None is returned.
+    stored until one does, and None is returned. What the new definition calls for the first time is pinned as it is in the catalog now.
 
     Raises:
         NotFound, HasEnded: there is nothing to patch.
+        BadDefinition: the definition calls something that is not there.
         PatchRefused: the new definition does not fit what has begun, and nothing was changed.
     """
-    before = (await access.head(key)).version
-    _ = await execution_operations.post_message(access, key, message, "patch", wait)
-    return await await_patch(access, key, before) if wait else None
+    before = await access.head(key)
+    request = execution_requests.message_request(before, message, "patch")
+    if is_hosted(before.program):
+        execution = await read_execution(access, key)
+        found = await find_calls(access, key.tenant, CallingDefinition(key.workflow, "", message.definition))
+        known = {one.target for one in execution.calls}
+        if found.unresolved:
+            raise BadDefinition(found.unresolved)
+        new = tuple(one for one in found.calls if one.target not in known)
+        pinned = msgspec.structs.replace(message, calls=new)
+        request = msgspec.structs.replace(request, message=pinned, blobs={one.definition.sha256: found.blobs[one.definition.sha256] for one in new})
+    await execution_operations.post_request(access, request, wait)
+    return await await_patch(access, key, before.version) if wait else None
 
 
 async def withdraw_patches(access: StoreAccess, key: Key) -> int:

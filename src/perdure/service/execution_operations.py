@@ -34,6 +34,7 @@ from perdure.core.events import ended_event_of
 from perdure.core.messages import ExecutionMessage
 from perdure.core.operations import KeepOperation
 from perdure.core.paths import Key
+from perdure.core.pinned_calls import PinnedCalls
 from perdure.core.program import program_name
 from perdure.core.values import Value
 from perdure.runtime.engine import Engine
@@ -145,14 +146,28 @@ def initiated_by(wanted: StartRequest, initiator: str) -> StartRequest:
     return msgspec.structs.replace(wanted, attributes=merge_attributes(wanted.attributes, named))
 
 
+class HostedStart(msgspec.Struct, frozen=True):
+    """The part of a start that the catalog decides on: the `program` by which engines claim it, and the definitions that it may call, with their bytes by hash.
+
+    It is no part of a request, because a caller must not choose it.
+    """
+
+    program: str = ""
+    calls: PinnedCalls = ()
+    blobs: Mapping[str, bytes] = {}
+
+
+NOT_HOSTED = HostedStart()
+
+
 def positional_parameters(workflow: Workflow) -> list[str]:
     """The names of the parameters of a workflow that may be passed by position, in order, without the context."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one.name for one in inspect.signature(workflow.fn).parameters.values() if one.kind in kinds][1:]
 
 
-async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Key, bool]:
-    """Starts an execution unless one of this key exists; returns its key and whether it was created.
+async def start_execution(access: StoreAccess, wanted: StartRequest, hosted: HostedStart = NOT_HOSTED) -> tuple[Key, bool]:
+    """Starts an execution unless one of this key exists; returns its key and whether it was created. `hosted` is given for definitions of the catalog.
 
     Raises:
         InputDiffers: the start is strict, and one exists with another input.
@@ -161,17 +176,17 @@ async def start_execution(access: StoreAccess, wanted: StartRequest) -> tuple[Ke
     if wanted.admission is not None and wanted.debounce_s is not None:
         raise BadValue("admission", wanted.admission, "given without a debounce, which replaces an earlier start whether or not the new one is admitted")
     if wanted.debounce_s is None and not wanted.singleton:
-        return wanted.key, await _post_start(access, wanted)
+        return wanted.key, await _post_start(access, wanted, hosted)
     series = await unstarted_executions.series_of(access, wanted.key)
     if wanted.singleton and series and series[0].status not in ENDED_STATUSES:
         return series[0].key, False
     next_key = unstarted_executions.next_in_series(wanted.key, series)
     delay_s = wanted.delay_s + (wanted.debounce_s or 0.0)
     replaced = [] if wanted.debounce_s is None else await unstarted_executions.supersede_commits(access, series, next_key)
-    created = await _post_start(access, msgspec.structs.replace(wanted, key=next_key, delay_s=delay_s), replaced)
+    created = await _post_start(access, msgspec.structs.replace(wanted, key=next_key, delay_s=delay_s), hosted, replaced)
     if wanted.debounce_s is None or created:
         return next_key, created
-    return await start_execution(access, wanted)  # a concurrent start has taken this number of the series
+    return await start_execution(access, wanted, hosted)  # a concurrent start has taken this number of the series
 
 
 def begins_at_once(wanted: StartRequest) -> bool:
@@ -199,12 +214,12 @@ def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
     return wanted.definition is None or (known.name, sha256(wanted.definition).hexdigest()) in engine.releases
 
 
-async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequence[Commit] = ()) -> bool:
+async def _post_start(access: StoreAccess, wanted: StartRequest, hosted: HostedStart = NOT_HOSTED, besides: Sequence[Commit] = ()) -> bool:
     if not wanted.carried and (carried := captured_context()):  # of the request, where a server starts it
         wanted = msgspec.structs.replace(wanted, carried=carried)
-    if not besides and can_begin(access.engine, wanted):
+    if not besides and not hosted.program and can_begin(access.engine, wanted):
         return await _begin_in_engine(access.engine, wanted)
-    key, blobs = wanted.key, dict[str, bytes]()
+    key, blobs = wanted.key, dict(hosted.blobs)
     given = values.offload_if_large(wanted.input, blobs)
     definition = None if wanted.definition is None else values.put_blob(wanted.definition, blobs)
     created = False
@@ -215,9 +230,9 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, besides: Sequen
         seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
         begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
         begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s, carried=wanted.carried)
-        opens = NewExecution(
-            program_name(key.workflow, wanted.version), key, wanted.queue, wanted.lane, wanted.priority, index_attributes(wanted.attributes), wanted.admission
-        )
+        begin = msgspec.structs.replace(begin, program=hosted.program, calls=hosted.calls) if hosted.program else begin
+        program = program_name(hosted.program or key.workflow, wanted.version)
+        opens = NewExecution(program, key, wanted.queue, wanted.lane, wanted.priority, index_attributes(wanted.attributes), wanted.admission)
         send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)
         answer, *_ = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items())), *besides])
         if isinstance(answer, Refused):

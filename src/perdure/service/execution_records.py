@@ -11,10 +11,10 @@ from perdure.core.execution import Execution
 from perdure.core.operations import Failure, Success
 from perdure.core.paths import Key, path_text
 from perdure.core.step_tries import StepTry, step_tries
+from perdure.definitions.graph.graph_workflow import HASH_ATTRIBUTE, INLINE_ATTRIBUTE, VERSION_ATTRIBUTE
 from perdure.service import queries
 from perdure.service.catalog import read_definition
 from perdure.service.dead_letter_groups import dead_letter_of, step_name
-from perdure.service.definition_starts import HASH_ATTRIBUTE, INLINE_ATTRIBUTE, VERSION_ATTRIBUTE
 from perdure.service.execution_operations import INITIATOR_ATTRIBUTE
 from perdure.service.past_states import PastState, read_past
 from perdure.service.queries import ExecutionStatus

@@ -5,7 +5,7 @@ hundred thousand follow the same rules.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 import msgspec
@@ -32,12 +32,16 @@ REQUESTS_AT_A_TIME = 20
 
 
 class ExecutionRequest(msgspec.Struct, frozen=True):
-    """A message to the execution of `head`. Its idempotency key `message_key` begins with `verb`; a message that is sent twice under one key arrives once."""
+    """A message to the execution of `head`. Its idempotency key `message_key` begins with `verb`; a message that is sent twice under one key arrives once.
+
+    `blobs` has the payloads that the message refers to and that the store may not have, by hash.
+    """
 
     head: Head
     verb: str
     message: ExecutionMessage
     message_key: str = ""
+    blobs: Mapping[str, bytes] = {}
 
     def __post_init__(self) -> None:
         if not self.message_key:  # pause, resume and pause again must be three messages, even while no engine reads them
@@ -46,7 +50,7 @@ class ExecutionRequest(msgspec.Struct, frozen=True):
     @property
     def post(self) -> Post:
         """The post that sends the message."""
-        return Post(messages=(OutgoingMessage(self.head.key, self.message_key, messages.encode_message(self.message)),))
+        return Post(messages=(OutgoingMessage(self.head.key, self.message_key, messages.encode_message(self.message)),), blobs=tuple(self.blobs.items()))
 
 
 def cancel_request(head: Head, reason: str, undo: bool = True) -> ExecutionRequest | None:

@@ -6,17 +6,19 @@ from perdure.code.declarations import checked_name
 from perdure.core.errors import NotFound
 from perdure.core.paths import Key
 from perdure.service import catalog, definition_starts, queries
-from perdure.service.execution_operations import StartRequest, initiated_by
+from perdure.service.definition_starts import DefinitionStart
+from perdure.service.execution_operations import NOT_HOSTED, StartRequest, initiated_by
 from perdure.service.store_access import StoreAccess
 
 
-async def manual_start(access: StoreAccess, tenant: str, workflow: str, variables: bytes, request_id: str, initiator: str) -> StartRequest:
-    """The request to start a workflow: the slug, id, or a reference of a definition in the catalog, or the name of a workflow of a living engine.
+async def manual_start(access: StoreAccess, tenant: str, workflow: str, variables: bytes, request_id: str, initiator: str) -> DefinitionStart:
+    """The start of a workflow: the slug, id, or a reference of a definition in the catalog, or the name of a workflow of a living engine.
 
     With a `request_id`, its repetition by the same initiator is the same execution; without one, each is another.
 
     Raises:
         NotFound, Ambiguous: there is no such workflow, or the reference names several versions.
+        BadDefinition: the definition calls something that is not there.
         BadName, BadValue: a name is not valid, or the definition does not take the variables.
         DefinitionDisabled: the definition is disabled.
     """
@@ -33,7 +35,7 @@ async def manual_start(access: StoreAccess, tenant: str, workflow: str, variable
             raise NotFound(
                 workflow, f"there is no workflow {workflow}: no definition of the catalog has this slug, and no living engine knows code of this name"
             ) from None
-        return request
+        return DefinitionStart(request, NOT_HOSTED)
 
 
 async def _is_code(access: StoreAccess, workflow: str) -> bool:

@@ -14,7 +14,7 @@ from perdure.core.errors import StoreError
 from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation
 from perdure.core.paths import Key
-from perdure.core.program import claimable_programs, near_programs, program_base, program_requirements, program_text
+from perdure.core.program import claimable_programs, is_hosted, near_programs, program_base, program_requirements, program_text
 from perdure.core.replay import fold_events
 from perdure.definitions.graph.requirements import capabilities_text
 from perdure.runtime import holder
@@ -48,10 +48,13 @@ def missing_engine(head: Head, holders: Sequence[ProcessInfo]) -> str:
     if not any(one.programs for one in near):
         return f"no engine serves tenant {head.key.tenant}"
     able = [one for one in near if program_base(head.program) in one.programs]
+    hosted = is_hosted(head.program)
+    if not able and hosted:
+        return "no running engine runs definitions of the catalog"
     if not able:
         return f"no running engine knows {program_text(head.program)}{near_programs(head.program, (name for one in near for name in one.programs))}"
     lacking = _missing_capabilities(head.program, able)
-    return f"no engine here has {lacking}, which {program_text(head.program)} needs" if lacking else ""
+    return f"no engine here has {lacking}, which {head.key.workflow if hosted else program_text(head.program)} needs" if lacking else ""
 
 
 def _missing_capabilities(program: str, engines: Sequence[ProcessInfo]) -> str:

@@ -22,7 +22,7 @@ from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsup
 from perdure.core.execution import Execution
 from perdure.core.operations import APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW, ReceiveOperation, SpawnOperation
 from perdure.core.paths import Key, path_text
-from perdure.core.program import program_base
+from perdure.core.program import is_hosted, program_base
 from perdure.runtime import holder
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.execution_folds import ExecutionFold
@@ -82,7 +82,8 @@ class ListedExecution(msgspec.Struct, frozen=True):
     """One execution in a list.
 
     `version` counts its events; `workflow_version` is 0 while none is pinned; `due_at_s` is the time of its next timer or message. `seed_status` is the one of
-    six statuses that other systems know which says most of `status`.
+    six statuses that other systems know which says most of `status`. One that is `hosted` runs a definition that came from the catalog or with its start, in
+    any engine that has what the definition needs.
     """
 
     key: Key
@@ -95,6 +96,7 @@ class ListedExecution(msgspec.Struct, frozen=True):
     holder: str | None
     attributes: ShownAttributes = {}
     seed_status: SeedStatus = "running"
+    hosted: bool = False
 
 
 INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW)
@@ -107,7 +109,7 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
     `version` is the number of its last event; `definition` the hash of its present definition (empty for code); `forgotten` the number of forgotten iterations
     of each loop, by its path; `unread` the number of messages, by name, that have arrived and that nothing waits for. `decided` says that its approvals are
     decided, which takes effect when an engine runs. `archived` says that forgotten iterations were archived; if all archives are pruned,
-    `archives_pruned_at_s` is when.
+    `archives_pruned_at_s` is when. For `hosted`, see `ListedExecution`.
     """
 
     key: Key
@@ -130,6 +132,7 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
     decided: bool = False
     archived: bool = False
     archives_pruned_at_s: float | None = None
+    hosted: bool = False
 
 
 class HolderView(msgspec.Struct, frozen=True):
@@ -196,6 +199,7 @@ async def execution_status(access: StoreAccess, fold: ExecutionFold) -> Executio
         decided,
         execution.archive is not None,
         None if execution.archive is None else await access.store.removed_at(execution.archive),
+        is_hosted(head.program),
     )
 
 
@@ -495,6 +499,7 @@ def _summary_of(head: Head) -> ListedExecution:
         head.holder,
         attributes.indexed_attribute_values(head.attributes),
         seed_status(head.status),
+        is_hosted(head.program),
     )
 
 

@@ -140,8 +140,9 @@ async def _post_start(access: StoreAccess, execution: Execution, wanted: RerunRe
     )  # forgotten iterations, which are not replayed, may have changed them
     definition = started.definition if copied is None else execution.definition
     begin = messages.StartMessage(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition)
-    begin = msgspec.structs.replace(begin, grace_s=started.grace_s, carried=started.carried)
-    opens = NewExecution(program_name(wanted.key.workflow, version), wanted.key, attributes=index_attributes(known))
+    calls = started.calls if copied is None else execution.calls
+    begin = msgspec.structs.replace(begin, grace_s=started.grace_s, carried=started.carried, program=started.program, calls=calls)
+    opens = NewExecution(program_name(started.program or wanted.key.workflow, version), wanted.key, attributes=index_attributes(known))
     send = OutgoingMessage(wanted.key, "start", messages.encode_message(begin), 0.0, opens, refers=blob_references(begin))
     (answer,) = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items()))])
     if isinstance(answer, Conflict):  # the original and its blobs were removed after it was read

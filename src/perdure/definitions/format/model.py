@@ -61,7 +61,8 @@ ID_PATTERN = r"[^\W\d][\w-]*"
 NAME_PATTERN = r"[^@/:\s\x00-\x1f](?:[^@/:\x00-\x1f]*[^@/:\s\x00-\x1f])?"
 VERSION_PATTERN = r"(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)\.(?:0|[1-9]\d*)(?:-[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 _RANGE = r"[\^~]?(?:0|[1-9]\d*)(?:\.(?:0|[1-9]\d*|x)){0,2}(?:-[0-9A-Za-z.-]+)?|\*"
-CALL_PATTERN = rf"py:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|{NAME_PATTERN}(?:@(?:{_RANGE}))?"
+_VERSION_CHOICE = rf"@(?:{_RANGE}|sha256:[0-9a-f]{{12,64}})|:[a-z][a-z0-9_.-]{{0,62}}"
+CALL_PATTERN = rf"py:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?!py:){NAME_PATTERN}(?:{_VERSION_CHOICE})?"
 
 
 StepCheck = Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]
@@ -336,7 +337,7 @@ VERBS = (
     FormatVerb("file", FILE_SHAPE, "a file of the directory that the deployment allows", effect=True, is_work=True, has_own_ports=True),
     FormatVerb(
         "call",
-        TextShape(what="py:package.module.function, or workflow, or workflow@^2", pattern=CALL_PATTERN),
+        TextShape(what="py:package.module.function, or workflow, workflow@^2, workflow@sha256:…, workflow:tag", pattern=CALL_PATTERN),
         "a function, or another workflow",
         effect=True,
         has_template=False,

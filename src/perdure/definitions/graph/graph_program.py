@@ -73,7 +73,7 @@ class GraphProgram:
     @property
     def required(self) -> frozenset[str] | None:
         """The capabilities that its definition needs; None before the definition is known."""
-        return required_capabilities(self.run.workflow, self.run.plan.ir) if self.is_begun else None
+        return required_capabilities(self.run.workflow, self.run.plan.ir, self.run.execution.calls) if self.is_begun else None
 
     @property
     def keeps_archives(self) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from perdure.code.declarations import CallOptions, Step
 from perdure.code.function_codec import FunctionCodec
+from perdure.core.attributes import AttributeValue
 from perdure.core.program import program_name
 from perdure.definitions.graph.policy import NO_POLICY, Policy
 from perdure.definitions.graph.step_kind import Kind
@@ -18,6 +19,15 @@ async def _definition_function(_: Any, given: dict[str, Any] = {}, /, **input: A
 _codec = FunctionCodec(_definition_function, skip=1)
 WALK_VERSION = 1
 """The version of the walk of definitions, which executions pin besides their definition."""
+
+
+VERSION_ATTRIBUTE, HASH_ATTRIBUTE, INLINE_ATTRIBUTE = "definition_version", "definition_hash", "definition_inline"
+"""The attributes of an execution: the number and the hash of the version that it began with; or that its definition was given with the start."""
+
+
+def version_attributes(version: str, sha256: str) -> dict[str, AttributeValue]:
+    """Returns the attributes of an execution that begins with this version; without a number, with a document that was given with the start."""
+    return {HASH_ATTRIBUTE: f"sha256:{sha256}", **({VERSION_ATTRIBUTE: version} if version else {INLINE_ATTRIBUTE: True})}
 
 
 @dataclasses.dataclass(frozen=True)

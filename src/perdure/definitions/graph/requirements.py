@@ -7,6 +7,7 @@ only executions whose capabilities it has. A tool without a version fits every e
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from perdure.core.pinned_calls import PinnedCalls
 from perdure.definitions.format.model import VERBS, transform_source
 from perdure.definitions.graph.ir import IR, GraphNode
 
@@ -36,6 +37,15 @@ def requirements_of(ir: IR) -> Iterator[Requirement]:
             yield from _connection(node.undo.tool, node.undo.input, node.id)
     if ir.on_failure.call:
         yield Requirement("workflow", ir.on_failure.call.partition("@")[0], "")
+
+
+def call_targets(ir: IR) -> Iterator[tuple[str, str]]:
+    """Yields the texts by which a definition calls other workflows, with their versions, and the ids of the steps that call (empty: `on_failure`)."""
+    for node in ir.nodes:
+        if node.kind == "call" and not (target := _target(node.config)).startswith("py:"):
+            yield target, node.id
+    if ir.on_failure.call:
+        yield ir.on_failure.call, ""
 
 
 def _node_requirements(node: GraphNode) -> Iterator[Requirement]:
@@ -74,11 +84,17 @@ def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> froz
     return frozenset(map(_on_one_line, (*versions, *(f"{what}:{name}" for what, known in names for name in known))))
 
 
-def required_capabilities(workflow: "GraphWorkflow", ir: IR) -> frozenset[str]:
-    """Returns the capabilities that the executions of a definition need, with the versions that tools have in `workflow`. Imported functions are left out."""
+def required_capabilities(workflow: "GraphWorkflow", ir: IR, calls: PinnedCalls = ()) -> frozenset[str]:
+    """Returns the capabilities that the executions of a definition need, with the versions that tools have in `workflow`.
+
+    Imported functions are left out, and so are `calls` that were pinned when an execution started: it brings what they name.
+    """
+    pinned = {one.target for one in calls}
+    brought = {id for target, id in call_targets(ir) if target in pinned}
     agents = (node for node in ir.nodes if node.kind in AGENT_VERBS and isinstance(node.config, Mapping))
     theirs = (Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if name in workflow.tools)
-    return frozenset(_on_one_line(name) for need in (*requirements_of(ir), *theirs) if (name := _capability(workflow, need)))
+    needs = (need for need in requirements_of(ir) if need.what != "workflow" or need.id not in brought)
+    return frozenset(_on_one_line(name) for need in (*needs, *theirs) if (name := _capability(workflow, need)))
 
 
 def _on_one_line(capability: str) -> str:

@@ -4,7 +4,7 @@ A tool is a call of a step that the application registered, or a child execution
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -12,14 +12,17 @@ import msgspec
 from perdure.code.child_executions import child_id
 from perdure.code.declarations import Retry, Step
 from perdure.core import error_codes, limits, values
+from perdure.core.attributes import checked_attributes
 from perdure.core.errors import ErrorInfo, Fatal
 from perdure.core.operations import CallOperation, Failure, Operation, RetriedErrors, SleepOperation, SpawnOperation
 from perdure.core.operations import RetryPolicy as RetryRule
 from perdure.core.paths import Path, idempotency_key, path_text
+from perdure.core.pinned_calls import PinnedCall
+from perdure.core.program import CATALOG_PROGRAM
 from perdure.core.values import Blob
 from perdure.definitions.graph import ir
 from perdure.definitions.graph.graph_run import GraphRun, VerbRun
-from perdure.definitions.graph.graph_workflow import WALK_VERSION, DefinitionRelease
+from perdure.definitions.graph.graph_workflow import WALK_VERSION, DefinitionRelease, version_attributes
 from perdure.definitions.graph.node_scope import NodeOutcome, Output
 from perdure.definitions.graph.version_ranges import best_version
 
@@ -167,34 +170,62 @@ def check_depth(run: GraphRun, path: Path) -> None:
 
 
 def child_start(run: GraphRun, target: str, given: Any, path: Path, how: ChildOptions) -> NewOperation:
-    """Starts a child of another workflow: a definition, in the requested version if there is one (``name@^2``), or code."""
+    """Starts a child of another workflow: what the start of the execution has pinned for this call, a definition that the engine has been given, in the
+    requested version if there is one (``name@^2``), or code.
+    """
     name, _, wanted = target.partition("@")
     execution = run.execution
     check_depth(run, path)
+    if (pinned := next((one for one in execution.calls if one.target == target), None)) is not None:
+        return NewOperation(_pinned_child(run, pinned, given, path, how))
     releases = run.workflow.family.get(name)
-    if releases is not None and (release := best_version(releases, wanted)) is None:
+    if releases is not None and (release := _release_among(releases, wanted)) is None:
         there = ", ".join(one.version for one in releases)
         raise run.failure(f"there is no version {wanted} of {name}; there are {there}", error_codes.UNKNOWN_VERSION)
-    raw = values.encode(((), given if isinstance(given, dict) else {} if given is None else {"value": given}), "the input of", path)
-    id = child_id(idempotency_key(execution.key, path))
-    op = SpawnOperation(name, id, 0, raw, how.awaited, undo=how.undo and how.awaited, on_cancel="cancel" if how.awaited else "detach", grace_s=how.grace_s)
+    op = _child_operation(run, name, given, path, how)
     if releases is None:
         return NewOperation(msgspec.structs.replace(op, version=int(wanted) if wanted.isdecimal() else 0))
     assert isinstance(release, DefinitionRelease)
-    pinned = msgspec.structs.replace(
+    started = msgspec.structs.replace(
         op,
         version=WALK_VERSION,
         definition=Blob(release.sha256, len(release.raw)),
         deadline_s=release.deadline_s,
         grace_s=release.grace_s if how.grace_s is None else how.grace_s,
     )
-    return NewOperation(pinned, ((release.sha256, release.raw),))
+    return NewOperation(started, ((release.sha256, release.raw),))
+
+
+def _release_among(releases: Sequence[DefinitionRelease], wanted: str) -> DefinitionRelease | None:
+    """The release that a call wants: of a hash, or else the highest in a range."""
+    if wanted.startswith("sha256:"):
+        return next((one for one in releases if one.sha256.startswith(wanted.removeprefix("sha256:"))), None)
+    return best_version(releases, wanted)
+
+
+def _child_operation(run: GraphRun, workflow: str, given: Any, path: Path, how: ChildOptions) -> SpawnOperation:
+    raw = values.encode(((), given if isinstance(given, dict) else {} if given is None else {"value": given}), "the input of", path)
+    id, undo = child_id(idempotency_key(run.execution.key, path)), how.undo and how.awaited
+    return SpawnOperation(workflow, id, 0, raw, how.awaited, undo=undo, on_cancel="cancel" if how.awaited else "detach", grace_s=how.grace_s)
+
+
+def _pinned_child(run: GraphRun, pinned: PinnedCall, given: Any, path: Path, how: ChildOptions) -> SpawnOperation:
+    """A child of a definition of the catalog. It may call what its parent may call, and is found by its version as an execution that was started is."""
+    return msgspec.structs.replace(
+        _child_operation(run, pinned.workflow, given, path, how),
+        version=WALK_VERSION,
+        program=CATALOG_PROGRAM,
+        definition=pinned.definition,
+        deadline_s=pinned.deadline_s,
+        grace_s=pinned.grace_s if how.grace_s is None else how.grace_s,
+        attributes=checked_attributes(version_attributes(pinned.version, pinned.definition.sha256)),
+    )
 
 
 def failure_notification(run: GraphRun, target: str, path: Path, given: Any) -> NewOperation:
     """Returns the operation that reports a failure to a tool or to another workflow."""
     tool = run.workflow.tool(target)
-    if tool is not None:
+    if tool is not None and all(one.target != target for one in run.execution.calls):
         return NewOperation(
             CallOperation(target, encode_call_arguments(given, path), tool.queue, tool.rule, tool.timeout_s, tool.may_repeat, transaction=tool.transaction),
             (),
