@@ -132,6 +132,7 @@ MESSAGE_KEYS = {
 WORKFLOWS = {
     "perdure.approval": "an approval",
     "perdure.composite": "what is counted about a composite",
+    "perdure.bulk": "does something with many executions, by a filter",
 }
 SIGNALS = {"agent_message": "something said to an agent", "used": "that a composite was used", "vote": "a decision on an approval"}
 ENVIRONMENT = {
