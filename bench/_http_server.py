@@ -85,7 +85,8 @@ async def fill(file: Path, count: int) -> None:
     """Writes executions that have ended, as an engine does."""
     store = SqliteStore(file, synchronous="OFF")
     epoch, program = (await store.store_time()).epoch, program_name("filled", 1)
-    row = log_format.encode_row([e.StartedEvent(1, 1.0e9), e.EndedEvent("completed", Success(values.encode(1, "a result")), 1.0e9)])
+    begun = e.StartedEvent(1, 1.0e9, values.encode(([1], {}), "an input"))
+    row = log_format.encode_row([begun, e.EndedEvent("completed", Success(values.encode(1, "a result")), 1.0e9)])
     for first in range(0, count, AT_ONCE):
         changes = [
             Commit(
