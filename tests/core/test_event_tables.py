@@ -78,7 +78,8 @@ def event_tables() -> Iterator[Table]:
         "PROGRAM_EVENTS",
         names(*events.PROGRAM_EVENTS, *events.COMMAND_EVENTS),
         "add it if programs react to it",
-        words("ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent RetryingEvent InterruptedEvent")
+        words("HostedEvent")
+        | words("ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent RetryingEvent InterruptedEvent")
         | words("AttemptStartedEvent ProgressedEvent ParkedEvent EvictedEvent AttributesSetEvent RetainedEvent RemovedEvent SnapshotEvent"),
     )
     yield Table(f"{core}/execution.py", "_APPLIERS", names(*execution._APPLIERS), "add the method of `Execution` that folds it into the state")
@@ -87,7 +88,8 @@ def event_tables() -> Iterator[Table]:
         "_EFFECT_RULES",
         names(*effects._EFFECT_RULES),
         "add the function that returns the messages which are sent because of it",
-        words("StartedEvent ForkedEvent PresetEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent ReceivedEvent RecalledEvent ProgressedEvent")
+        words("HostedEvent")
+        | words("StartedEvent ForkedEvent PresetEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent ReceivedEvent RecalledEvent ProgressedEvent")
         | words("CancellingEvent StoppedEvent UndoingEvent ParkedEvent ResumedEvent ReopenedEvent EvictedEvent IterationResumedEvent AttributesSetEvent")
         | words("RetainedEvent RemovedEvent SnapshotEvent PatchedEvent TrimmedEvent"),
     )
@@ -96,7 +98,8 @@ def event_tables() -> Iterator[Table]:
         "_named_events",
         named_in(views._named_events, views._lifecycle_events),
         'add a `case` that yields its public name, such as "execution.paused", and list that name in docs/guides/cli.md if people look for it',
-        words("ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageRefusedEvent ReceivedEvent ProgressedEvent CancellingEvent")
+        words("HostedEvent")
+        | words("ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageRefusedEvent ReceivedEvent ProgressedEvent CancellingEvent")
         | words("IterationResumedEvent AttributesSetEvent RetainedEvent SnapshotEvent"),
     )
     yield Table(
@@ -104,7 +107,8 @@ def event_tables() -> Iterator[Table]:
         "AttemptHistory",
         named_in(attempt_history.AttemptHistory),
         "add a `case` if an attempt begins or ends with it",
-        words("StartedEvent ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent ReceivedEvent RecalledEvent")
+        words("HostedEvent")
+        | words("StartedEvent ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent ReceivedEvent RecalledEvent")
         | words("ProgressedEvent CancellingEvent StoppedEvent UndoingEvent ResumedEvent ReopenedEvent EvictedEvent IterationResumedEvent")
         | words("AttributesSetEvent RetainedEvent RemovedEvent SnapshotEvent PatchedEvent TrimmedEvent"),
     )
@@ -113,7 +117,8 @@ def event_tables() -> Iterator[Table]:
         "_ACTIONS",
         names(*in_flight._ACTIONS),
         "add a function if the engine begins or ends an attempt because of it",
-        words("StartedEvent ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent ReceivedEvent RecalledEvent")
+        words("HostedEvent")
+        | words("StartedEvent ForkedEvent PresetEvent WatchedEvent UnwatchedEvent MessageArrivedEvent MessageRefusedEvent ReceivedEvent RecalledEvent")
         | words("ProgressedEvent CancellingEvent StoppedEvent UndoingEvent ParkedEvent ResumedEvent IterationResumedEvent AttributesSetEvent")
         | words("RetainedEvent RemovedEvent SnapshotEvent PatchedEvent TrimmedEvent"),
     )
@@ -122,7 +127,8 @@ def event_tables() -> Iterator[Table]:
         "EventTracer",
         named_in(EventTracer),
         "add a `case` that returns its line in the trace of a failed test",
-        words("ForkedEvent PresetEvent WatchedEvent UnwatchedEvent ProgressedEvent IterationResumedEvent AttributesSetEvent RetainedEvent RemovedEvent")
+        words("HostedEvent")
+        | words("ForkedEvent PresetEvent WatchedEvent UnwatchedEvent ProgressedEvent IterationResumedEvent AttributesSetEvent RetainedEvent RemovedEvent")
         | words("PatchedEvent TrimmedEvent"),
     )
     golden = frozenset(type(one).__name__ for one in test_log_format.EVENTS)
@@ -132,7 +138,8 @@ def event_tables() -> Iterator[Table]:
         "the logs in v2",
         corpus_events(),
         "add a case to tests/corpus/workflows.py or definitions.py whose log has it, then run `PYTHONPATH=src:. python -m tests.corpus.make v2`",
-        words("AttributesSetEvent EvictedEvent ForkedEvent InterruptedEvent MessageRefusedEvent PresetEvent ProgressedEvent RemovedEvent RetainedEvent")
+        words("HostedEvent")
+        | words("AttributesSetEvent EvictedEvent ForkedEvent InterruptedEvent MessageRefusedEvent PresetEvent ProgressedEvent RemovedEvent RetainedEvent")
         | words("StoppedEvent WatchedEvent"),
     )
 

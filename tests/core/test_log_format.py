@@ -27,6 +27,7 @@ from perdure.core.operations import (
     Success,
 )
 from perdure.core.paths import UNDO, Key
+from perdure.core.pinned_calls import Hosting, PinnedCall
 from perdure.core.recalled import ForkData, RecalledResult
 from perdure.core.values import Blob, encode
 
@@ -140,6 +141,9 @@ EVENTS: list[e.Event] = [
     e.OpenedEvent(PAY, CallOperation("pay", queue="gpu", retry=RetryPolicy(errors=RetriedErrors(("a.Busy",), ("builtins.KeyError",))))),
     e.OpenedEvent(PAY, CallOperation("pay", queue="gpu", retry=RetryPolicy(errors=RetriedErrors(fatal=("Busy",), adds=True)))),
     e.OpenedEvent(PAY, KeepOperation(b"\xc0", "reply", "3", port="rejected")),
+    e.HostedEvent(Hosting("perdure.definition", (PinnedCall("pay@^2", "pay", Blob("ab" * 32, 9), "2.1.0", 60.0, 5.0),)), NOW_S),
+    e.PatchedEvent(Blob("ab" * 32, 9), NOW_S, calls=(PinnedCall("pay", "pay", Blob("ab" * 32, 9)),)),
+    e.OpenedEvent(PAY, SpawnOperation("pay", "1", program="perdure.definition")),
 ]
 
 

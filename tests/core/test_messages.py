@@ -9,6 +9,7 @@ from perdure.core import payload_header
 from perdure.core.errors import ErrorInfo, LogDamaged, LogVersionUnsupported
 from perdure.core.operations import CallOperation, Failure, RetriedErrors, Success
 from perdure.core.paths import Key
+from perdure.core.pinned_calls import Hosting, PinnedCall
 from perdure.core.recalled import ForkData, RecalledResult
 from perdure.core.values import Blob
 from tests.core.test_log_format import ATTRIBUTES, golden
@@ -59,6 +60,8 @@ MESSAGES: list[m.ExecutionMessage | m.TaskMessage] = [
     m.LostMessage(PAY, 2, 0, begun=False),
     m.TaskMessage(KEY, PAY, 2, "pay", "key", grace_s=5.0),
     m.TaskMessage(KEY, PAY, 2, "pay", "key", errors=RetriedErrors(("a.Busy",), ("KeyError",), True)),
+    m.StartMessage(hosting=Hosting("perdure.definition", (PinnedCall("pay@^2", "pay", Blob("ab" * 32, 9), "2.1.0", 60.0),))),
+    m.PatchMessage(b"{}", calls=(PinnedCall("pay", "pay", Blob("ab" * 32, 9)),)),
 ]
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)

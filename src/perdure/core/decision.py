@@ -288,11 +288,13 @@ class _DecisionDraft:
         value = offload_if_large(message.input, self.decision.blobs)
         definition = None if message.definition is None else put_blob(message.definition, self.decision.blobs)
         version = message.version or self.host.versions.get(execution.key.workflow, 1)
+        if message.hosting is not None:
+            yield e.HostedEvent(message.hosting, self.now_s)
         if message.fork is not None:
             yield e.ForkedEvent(message.fork, self.now_s)
         rules, archive = e.EVENT_RULES_VERSION, execution.key.workflow in self.host.archives
         given = (message.parent, deadline_at_s, message.origin, message.depth, message.attributes, definition, message.grace_s)
-        yield e.StartedEvent(version, self.now_s, value, message.seed, *given, rules, archive, message.carried, message.program, message.calls)
+        yield e.StartedEvent(version, self.now_s, value, message.seed, *given, rules, archive, message.carried)
 
     def _goes_on_with(self, parent: messages.Parent) -> bool:
         """Returns whether an execution that failed, was undone or is no longer needed has to run again: `parent` was reopened since it waited last."""

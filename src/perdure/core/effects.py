@@ -17,6 +17,7 @@ from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import CallOperation, Outcome, SendOperation, SpawnOperation
 from perdure.core.paths import UNDO, Key, Path, QueueAddress, idempotency_key, path_text
+from perdure.core.pinned_calls import Hosting
 from perdure.core.program import program_name
 from perdure.core.traversal import blob_references
 from perdure.core.values import ENCODED_NONE, Value
@@ -131,9 +132,9 @@ def _start_message(execution: Execution, path: Path, op: SpawnOperation) -> enve
     opens = NewExecution(program_name(op.program or op.workflow, op.version), execution.root, op.queue, op.lane, op.priority, index_attributes(op.attributes))
     family = (parent, op.deadline_s, key, execution.depth + 1)
     own = (op.attributes, op.definition, op.grace_s, execution.carried)
-    calls = execution.calls if op.program else ()
-    start = messages.StartMessage(op.version, op.input, _child_seed(key, path), *family, None, None, *own, op.program, calls)
-    refers = blob_references(op.input, op.definition, calls)
+    hosting = Hosting(op.program, execution.calls) if op.program else None
+    start = messages.StartMessage(op.version, op.input, _child_seed(key, path), *family, None, None, *own, hosting)
+    refers = blob_references(op.input, op.definition, hosting)
     return envelopes.OutgoingMessage(_child_key(key, op), f"start:{idempotency_key(key, path)}", messages.encode_message(start), opens=opens, refers=refers)
 
 

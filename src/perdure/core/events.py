@@ -17,7 +17,7 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.messages import Parent
 from perdure.core.operations import Failure, OnCancel, Operation, Outcome
 from perdure.core.paths import Key, Path
-from perdure.core.pinned_calls import PinnedCalls
+from perdure.core.pinned_calls import Hosting, PinnedCalls
 from perdure.core.recalled import ForkData
 from perdure.core.values import ENCODED_NONE, Blob, Value
 
@@ -54,8 +54,7 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     """The execution began; the version of its workflow, or its definition, is pinned. It was started by `origin` and has `depth` ancestors.
 
     `rules` is the version of the rules it runs under; with `archive`, compaction keeps what it replaces. Steps in flight may go on for `grace_s` when the
-    execution fails or is cancelled, unless they have a grace of their own. `carried` are values of the context in which it was started. Engines claim it by the
-    name `program` (empty: that of the workflow), and `calls` are the definitions that it may call.
+    execution fails or is cancelled, unless they have a grace of their own. `carried` are values of the context in which it was started.
     """
 
     version: int
@@ -72,8 +71,13 @@ class StartedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     rules: int = 1
     archive: bool = False
     carried: Carried = ()
-    program: str = ""
-    calls: PinnedCalls = ()
+
+
+class HostedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="H", rename=_FIELD_NAMES):
+    """The execution will begin with a definition that its engines need not know, and is claimed by the name that `hosting` has."""
+
+    hosting: Hosting
+    at_s: float
 
 
 class ForkedEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="F", rename=_FIELD_NAMES):
@@ -368,6 +372,7 @@ class SnapshotEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, t
 ExternalEvent = (
     StartedEvent
     | ForkedEvent
+    | HostedEvent
     | PresetEvent
     | WatchedEvent
     | UnwatchedEvent

@@ -69,6 +69,7 @@ class Execution:
         "open",
         "opened",
         "parked",
+        "program",
         "recalled_results",
         "removed",
         "reopened",
@@ -94,6 +95,7 @@ class Execution:
         self.now_s = 0.0
         self.started: e.StartedEvent | None = None
         self.definition: Blob | None = None
+        self.program = ""
         self.calls: PinnedCalls = ()
         self.deadline_at_s: float | None = None
         self.ended: e.EndedEvent | None = None
@@ -242,10 +244,13 @@ class Execution:
             self.backlog = []
 
     def _start(self, event: e.StartedEvent) -> None:
-        self.started, self.attributes, self.definition, self.calls = event, event.attributes, event.definition, event.calls
+        self.started, self.attributes, self.definition = event, event.attributes, event.definition
         self.deadline_at_s, self.now_s = event.deadline_at_s, event.at_s
         if event.parent is not None:
             self.watchers = self.seen.watched(self.watchers, event.parent)
+
+    def _host(self, event: e.HostedEvent) -> None:
+        self.now_s, self.program, self.calls = event.at_s, event.hosting.program, event.hosting.calls
 
     def _fork(self, event: e.ForkedEvent) -> None:
         self.now_s = event.at_s
@@ -540,6 +545,7 @@ def _iteration_number(segment: Segment) -> int:
 _APPLIERS: dict[type, Callable[[Any, Any], None]] = {
     e.StartedEvent: Execution._start,
     e.ForkedEvent: Execution._fork,
+    e.HostedEvent: Execution._host,
     e.PresetEvent: Execution._preset,
     e.WatchedEvent: Execution._watched,
     e.UnwatchedEvent: Execution._unwatch,

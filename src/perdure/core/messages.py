@@ -13,7 +13,7 @@ from perdure.core.carried import Carried
 from perdure.core.errors import LogDamaged
 from perdure.core.operations import OnCancel, Outcome, RetriedErrors
 from perdure.core.paths import Key, Path, path_text
-from perdure.core.pinned_calls import PinnedCalls
+from perdure.core.pinned_calls import Hosting, PinnedCalls
 from perdure.core.recalled import ForkData
 from perdure.core.values import ENCODED_NONE, Value
 
@@ -32,8 +32,7 @@ class StartMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     `parent` waits for the end. `origin` is the execution that starts this one, if one does, and `depth` the number of its ancestors. With `fork`, the
     execution begins with the results of another one. `definition` pins a definition, given as its bytes or as the blob that holds them. A start that is
     handled after `expires_at_s` cancels the execution. Steps in flight may go on for `grace_s` when the execution fails or is cancelled. `carried` are values
-    of the caller's context. `program` is the name by which engines claim the execution, if it is not that of the workflow; `calls` are the definitions that
-    it may call.
+    of the caller's context. `hosting` says how a definition is run that engines need not know.
     """
 
     version: int = 0
@@ -49,8 +48,7 @@ class StartMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, ta
     definition: Value | None = None
     grace_s: float | None = None
     carried: Carried = ()
-    program: str = ""
-    calls: PinnedCalls = ()
+    hosting: Hosting | None = None
 
 
 class SettleMessage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="settle"):

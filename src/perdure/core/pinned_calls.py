@@ -20,3 +20,10 @@ class PinnedCall(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 PinnedCalls = tuple[PinnedCall, ...]
+
+
+class Hosting(msgspec.Struct, frozen=True, gc=False):
+    """How an execution of a definition is run that its engine need not know: engines claim it by the name `program`, and it may call `calls`."""
+
+    program: str
+    calls: PinnedCalls = ()

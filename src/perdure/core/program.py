@@ -130,7 +130,7 @@ def execution_program(execution: Execution, needs: frozenset[str] = frozenset())
     """Returns the name in the head of an execution that has begun."""
     started = execution.started
     assert started is not None, "the execution has begun"
-    return program_name(started.program or execution.key.workflow, started.version, needs)
+    return program_name(execution.program or execution.key.workflow, started.version, needs)
 
 
 Toolbox = tuple[frozenset[str], frozenset[str]]

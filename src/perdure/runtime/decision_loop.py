@@ -218,7 +218,7 @@ def _workflow_of(engine: EngineServices, resident: ResidentExecution, events: Se
     one, with its own tools.
     """
     starts = [item.message for item in resident.undecided if isinstance(item.message, messages.StartMessage)]
-    if is_hosted(resident.pinned) or any(one.program == CATALOG_PROGRAM for one in starts):
+    if is_hosted(resident.pinned) or any(one.hosting is not None for one in starts):
         return engine.workflows[CATALOG_PROGRAM]
     changes = (event.definition for event in reversed(events) if isinstance(event, StartedEvent) or (isinstance(event, PatchedEvent) and not event.refused))
     given = next(chain(changes, (one.definition for one in starts)), None)

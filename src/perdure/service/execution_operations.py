@@ -34,7 +34,7 @@ from perdure.core.events import ended_event_of
 from perdure.core.messages import ExecutionMessage
 from perdure.core.operations import KeepOperation
 from perdure.core.paths import Key
-from perdure.core.pinned_calls import PinnedCalls
+from perdure.core.pinned_calls import Hosting, PinnedCalls
 from perdure.core.program import program_name
 from perdure.core.values import Value
 from perdure.runtime.engine import Engine
@@ -230,7 +230,7 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, hosted: HostedS
         seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
         begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
         begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s, carried=wanted.carried)
-        begin = msgspec.structs.replace(begin, program=hosted.program, calls=hosted.calls) if hosted.program else begin
+        begin = msgspec.structs.replace(begin, hosting=Hosting(hosted.program, hosted.calls)) if hosted.program else begin
         program = program_name(hosted.program or key.workflow, wanted.version)
         opens = NewExecution(program, key, wanted.queue, wanted.lane, wanted.priority, index_attributes(wanted.attributes), wanted.admission)
         send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)

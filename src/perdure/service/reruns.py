@@ -18,6 +18,7 @@ from perdure.core.execution import Execution
 from perdure.core.loop_iterations import is_in_trimmed_iteration
 from perdure.core.operations import Failure, Outcome, ReceiveOperation, Success
 from perdure.core.paths import Key, Path, parse_path, path_text
+from perdure.core.pinned_calls import Hosting
 from perdure.core.program import program_name
 from perdure.core.recalled import ForkData
 from perdure.core.replay import fold_events
@@ -140,9 +141,9 @@ async def _post_start(access: StoreAccess, execution: Execution, wanted: RerunRe
     )  # forgotten iterations, which are not replayed, may have changed them
     definition = started.definition if copied is None else execution.definition
     begin = messages.StartMessage(version, given, seed, None, deadline_s, fork=copied, attributes=known, definition=definition)
-    calls = started.calls if copied is None else execution.calls
-    begin = msgspec.structs.replace(begin, grace_s=started.grace_s, carried=started.carried, program=started.program, calls=calls)
-    opens = NewExecution(program_name(started.program or wanted.key.workflow, version), wanted.key, attributes=index_attributes(known))
+    hosting = Hosting(execution.program, execution.calls) if execution.program else None
+    begin = msgspec.structs.replace(begin, grace_s=started.grace_s, carried=started.carried, hosting=hosting)
+    opens = NewExecution(program_name(execution.program or wanted.key.workflow, version), wanted.key, attributes=index_attributes(known))
     send = OutgoingMessage(wanted.key, "start", messages.encode_message(begin), 0.0, opens, refers=blob_references(begin))
     (answer,) = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items()))])
     if isinstance(answer, Conflict):  # the original and its blobs were removed after it was read

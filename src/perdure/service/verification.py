@@ -23,7 +23,7 @@ from perdure.core.execution import Execution, needs_holder
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import CallOperation, SpawnOperation
 from perdure.core.paths import UNDO, Key, Path, QueueAddress, path_text
-from perdure.core.program import execution_program, program_text
+from perdure.core.program import execution_program, is_hosted, program_text
 from perdure.core.replay import fold_events
 from perdure.core.traversal import referenced_blobs
 from perdure.runtime.execution_results import ENDED_STATUSES
@@ -129,7 +129,7 @@ def _head_findings(head: Head, execution: Execution) -> Iterator[VerificationFin
         ("status", head.status, execution.status),
         ("time of its end", head.ended_at_s, None if ended is None else ended.at_s),
     ]
-    if started is not None:
+    if started is not None and not (execution.removed is not None and is_hosted(head.program)):  # a tombstone does not say who ran it
         log_says.append(("program", program_text(head.program), execution_program(execution)))
     for name, there, by_log in log_says:
         if there != by_log:
