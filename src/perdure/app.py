@@ -33,7 +33,7 @@ from perdure.code.step_environment import Resource
 from perdure.core.errors import BadValue, StoreUnavailable, WrongVerb
 from perdure.core.paths import Key
 from perdure.definition_sources import DefinitionSource, load_definitions
-from perdure.definition_workflow import Definition, Tools, deployment_with
+from perdure.definition_workflow import Definition, Tools, deployment_with, tool_steps
 from perdure.definitions.graph.policy import NO_POLICY, Policy
 from perdure.definitions.graph.version_ranges import version_order
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
@@ -44,6 +44,7 @@ from perdure.runtime.local_engine import begin_engine
 from perdure.runtime.outbox_relay import OutboxRelay
 from perdure.runtime.registrations import declared_queues, worker_limits
 from perdure.runtime.worker import Worker
+from perdure.runtime.workflow_programs import Workflow as EngineWorkflow
 from perdure.service.bulk_workflow import BULK_CODE
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.store_access import StoreAccess
@@ -86,7 +87,8 @@ class App:
 
     The engine knows the `workflows` and those that their functions can name. `definitions` are a directory, a glob, a file, a `Definition`, or a list of
     these; each may call all others and the workflows, and uses the `tools` (functions or steps) and the databases of `connections` as `deployment`,
-    `policy` and `secrets` allow: see `Definition.of`. This process performs the tasks of `queues`, with the steps that the workflows can name and `steps`.
+    `policy` and `secrets` allow: see `Definition.of`. With definitions or tools, the engine also runs those of the catalog, which may use the same. This
+    process performs the tasks of `queues`, with the steps that the workflows can name and `steps`.
     `resources` are opened with the App; others are opened when a step first asks for them.
 
     `db` is the URL of the database, or an open store, which stays open; by default `PERDURE_DB`, else ``.perdure/perdure.db``. `codec` encodes the payloads;
@@ -183,6 +185,18 @@ class App:
         secrets, policy = own["secrets"], own["policy"]
         find = secrets.get if isinstance(secrets, Mapping) else secrets
         return own["tools"], deployment_with(own["deployment"], find, own["connections"] or {}), policy if isinstance(policy, Policy) else Policy.read(policy)
+
+    def _catalog_host(self) -> tuple[EngineWorkflow, ...]:
+        """Returns what the engine needs to run definitions of the catalog as well; nothing for an App without definitions and without tools."""
+        has_definitions = self._definitions is not None or any(isinstance(one, Definition) for one in self._listed)
+        if not has_definitions and not self._definition_options["tools"]:
+            return ()
+        from perdure.definition_host import definition_host  # imported here, because most Apps have no definitions
+
+        tools, deployment, policy = self.hosting
+        steps: dict[str, Any] = {one.name: one for one in self.code.steps} | tool_steps(tools)
+        calls = [one for one in self.code.workflows if not isinstance(one, Definition)]
+        return definition_host(steps, calls=calls, deployment=deployment, policy=policy)
 
     def _override(self, deployment: Mapping[str, Any], **options: Any) -> None:
         """Replaces fields of the deployment and options of `Definition.of`. It must be called before the definitions are loaded."""
@@ -489,7 +503,7 @@ class _OpenApp:
         engine = None
         if app.engine:
             secrets = secret_resolver_for(store)
-            workflows = [one.code for one in code.workflows]
+            workflows = [*(one.code for one in code.workflows), *app._catalog_host()]
             direct = frozenset(app.queues) - worker_limits(code.queues).keys()
             engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets, built_in=(BULK_CODE,))
             try:

@@ -50,9 +50,9 @@ BOB = Caller("default", "user:bob", frozenset(("viewer", "operator")))
 
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
-    async with App(
-        [*WORKFLOWS, rendering, two_renderings, Definition.of(RELEASE, deployment=Deployment(allowed=Allowed(bash=True)))], db=f"sqlite:///{tmp_path}/api.db"
-    ) as app:
+    may_bash = Deployment(allowed=Allowed(bash=True))
+    listed = [*WORKFLOWS, rendering, two_renderings, Definition.of(RELEASE, deployment=may_bash)]
+    async with App(listed, deployment=may_bash, db=f"sqlite:///{tmp_path}/api.db") as app:
         made = Api(ApiApp(app.client.access, lambda request: made.authenticate(request), secret=b"a secret of the tests"))
         yield made
 

@@ -139,7 +139,7 @@ def test_a_worker_says_what_it_knows_and_stops_in_good_order_when_told(shell: Sh
             assert process.stdout is not None and process.stderr is not None
             ready = process.stdout.readline()
             known = "greet@1, order@2, branches@1, asked@1, late@1, thinks@1, naïve/café ☕@1"
-            assert re.fullmatch(rf"engine engine-\S+ on {re.escape(shell.db)} knows {known}, serves gpu; Ctrl-C stops it\n", ready)
+            assert re.fullmatch(rf"engine engine-\S+ on {re.escape(shell.db)} knows {known}, definitions of the catalog, serves gpu; Ctrl-C stops it\n", ready)
             assert shell.run("start greet Ada --wait --timeout 10s").out == "Hello Ada\n"
             process.send_signal(signal.SIGTERM)
             assert process.wait(TIMEOUT_S) == 0

@@ -91,7 +91,7 @@ async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView |
     Raises:
         NotReplayable: the log does not replay over the definition.
     """
-    return await run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.size))
+    return await run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.position))
 
 
 async def read_operation_graph(store: ReadOnlyStore, key: Key, number: int | None = None) -> OperationGraph | None:

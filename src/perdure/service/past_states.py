@@ -13,10 +13,14 @@ from perdure.stores.protocol import Head, ReadOnlyStore
 
 
 class PastState(NamedTuple):
-    """The log of an execution, of which the first `size` events are looked at. `version` is the number of the last of these."""
+    """The log of an execution, of which the first `size` events are looked at. `version` is the number of the last of these.
+
+    The event that was asked for is the one of number `position` in the log as it is now; those behind it are the commands that it caused.
+    """
 
     head: Head
     events: Sequence[e.Event]
+    position: int
     size: int
     version: int
 
@@ -46,14 +50,14 @@ async def read_past(store: ReadOnlyStore, key: Key, at: int | None = None) -> Pa
     before = compacted_before(events)
     last = len(events) + before
     if at is None:
-        return PastState(found.head, events, len(events), last)
+        return PastState(found.head, events, len(events), len(events), last)
     first = next((number + 1 + before for number, event in enumerate(events) if isinstance(event, e.SnapshotEvent)), 1)
     if not first <= at <= last:
         raise BadValue("at", at, f"one of its log, {first} to {last}" if events else "left out: it has not begun")
     size = at - before
     while size < len(events) and type(events[size]) in e.COMMAND_EVENTS:
         size += 1
-    return PastState(found.head, events, size, size + before)
+    return PastState(found.head, events, at - before, size, size + before)
 
 
 def compacted_before(events: Sequence[e.Event]) -> int:
