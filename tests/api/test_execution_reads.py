@@ -66,12 +66,12 @@ async def test_a_step_has_all_its_attempts_with_input_and_output(api: Api) -> No
     (step,) = (await api("GET", "/api/executions/shaky/s/steps")).json["items"]
     assert (step["number"], step["stepId"], step["state"], step["seedStatus"], step["attempt"]) == (1, "unsteady", "completed", "completed", 3)
     assert (step["input"], step["output"]) == ([2], 3)
-    assert [(one["number"], one["state"], one["error"] and one["error"]["message"]) for one in step["tries"]] == [
+    assert [(one["number"], one["state"], one["error"] and one["error"]["message"]) for one in step["attempts"]] == [
         (1, "failed", "failed 1"),
         (2, "failed", "failed 2"),
         (3, "completed", None),
     ]
-    assert all(one["startedAt"] <= one["completedAt"] for one in step["tries"])
+    assert all(one["startedAt"] <= one["completedAt"] for one in step["attempts"])
 
 
 async def test_steps_come_in_pages(api: Api) -> None:

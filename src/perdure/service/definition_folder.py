@@ -112,7 +112,7 @@ class DefinitionFolder:
         self._stopped.set()
 
     async def run(self) -> None:
-        """Syncs the folder, and again each time that a file has changed, until stopped. While the store can't be reached, it tries again."""
+        """Syncs the folder, and again each time that a file has changed, until stopped. While the store can't be reached, it looks again later."""
         while not self._stopped.is_set():
             try:
                 await self.look()

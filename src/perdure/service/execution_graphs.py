@@ -10,7 +10,7 @@ import msgspec
 from perdure.core.errors import BadValue
 from perdure.core.execution import Execution
 from perdure.core.paths import UNDO, Key, Path, parse_path
-from perdure.core.step_tries import StepTry, step_tries
+from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.core.views import StepView, step_views
 from perdure.definitions.graph.graph_picture import PictureState, edge_labels, step_detail, step_modifiers
 from perdure.definitions.graph.ir import IR
@@ -82,25 +82,25 @@ async def read_graph(access: StoreAccess, key: Key, at: int | None = None) -> Sh
     """
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
-    tries = step_tries(execution, past.seen)
+    attempts = step_attempts(execution, past.seen)
     if execution.definition is None:
         if execution.started is None:
             raise BadValue("execution", str(key), "one that has begun; it has no graph yet")
-        return _graph_of_code(execution, past, tries)
+        return _graph_of_code(execution, past, attempts)
     view = await view_of_past(access.store, past)
     assert view is not None, "it has begun"
     states: dict[str, PictureState] = {node.id: view.states.get(node.id, "not_reached") for node in view.ir.nodes}
-    passages = _passages(view.steps, tries, {node.id for node in view.ir.nodes})
+    passages = _passages(view.steps, attempts, {node.id for node in view.ir.nodes})
     return shown_graph(view.ir, f"sha256:{execution.definition.sha256}", past.version, states, view.taken, passages)
 
 
-def _graph_of_code(execution: Execution, past: PastState, tries: Mapping[Path, Sequence[StepTry]]) -> ShownGraph:
+def _graph_of_code(execution: Execution, past: PastState, attempts: Mapping[Path, Sequence[StepAttempt]]) -> ShownGraph:
     found = operation_graph(execution)
-    passages = {step.path: _Passages([step], len(tries.get(parse_path(step.path), ()))) for step in step_views(execution)}
+    passages = {step.path: _Passages([step], len(attempts.get(parse_path(step.path), ()))) for step in step_views(execution)}
     return shown_graph(found.ir, "", past.version, found.states, found.taken, passages)
 
 
-def _passages(steps: Sequence[StepView], tries: Mapping[Path, Sequence[StepTry]], ids: Collection[str]) -> dict[str, _Passages]:
+def _passages(steps: Sequence[StepView], attempts: Mapping[Path, Sequence[StepAttempt]], ids: Collection[str]) -> dict[str, _Passages]:
     """The passages of nodes by id. What is opened beside a node, or for an item of it, is no passage, and its attempts count."""
     found: dict[str, _Passages] = {}
     for step in steps:
@@ -108,7 +108,7 @@ def _passages(steps: Sequence[StepView], tries: Mapping[Path, Sequence[StepTry]]
         if path[0] == UNDO or (id := step_name(step.path)) not in ids:
             continue
         known = found.setdefault(id, _Passages([]))
-        known.attempts += len(tries.get(path, ()))
+        known.attempts += len(attempts.get(path, ()))
         if isinstance(path[-1], tuple) and path[-1][0] == id:
             known.steps.append(step)
     return found

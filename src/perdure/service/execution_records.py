@@ -10,7 +10,7 @@ from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.operations import Failure, Success
 from perdure.core.paths import Key, path_text
-from perdure.core.step_tries import StepTry, step_tries
+from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.definitions.graph.graph_workflow import HASH_ATTRIBUTE, INLINE_ATTRIBUTE, VERSION_ATTRIBUTE
 from perdure.service import queries
 from perdure.service.catalog import read_definition
@@ -115,13 +115,13 @@ async def read_record(access: StoreAccess, key: Key, at: int | None, secret: byt
     past = await read_past(access.store, key, at)
     now = None if at is not None else await queries.execution_status(access, access.folds.of(key))
     execution = Execution(key, past.head.root)
-    tries = [one for known in step_tries(execution, past.seen).values() for one in known]
+    attempts = [one for known in step_attempts(execution, past.seen).values() for one in known]
     is_past = at is not None and execution.started is not None
     attributes = indexed_attribute_values(index_attributes(execution.attributes) if is_past else past.head.attributes)
     approvals = pending_approvals(execution, secret)
     workflow_id, workflow_name = await _catalogued(access, key, attributes)
     return msgspec.structs.replace(
-        _record_of(past, execution, attributes, tries, now),
+        _record_of(past, execution, attributes, attempts, now),
         workflow_id=workflow_id,
         workflow_name=workflow_name,
         variables=await _input(access, past, execution),
@@ -131,7 +131,7 @@ async def read_record(access: StoreAccess, key: Key, at: int | None, secret: byt
     )
 
 
-def _record_of(past: PastState, execution: Execution, attributes: ShownAttributes, tries: list[StepTry], now: ExecutionStatus | None) -> ExecutionRecord:
+def _record_of(past: PastState, execution: Execution, attributes: ShownAttributes, attempts: list[StepAttempt], now: ExecutionStatus | None) -> ExecutionRecord:
     """The record as far as it follows from the log, and from the status unless it is one of the past."""
     started, ended, key = execution.started, execution.ended, past.head.key
     status = past.head.status if now is not None and started is None else execution.status
@@ -162,8 +162,8 @@ def _record_of(past: PastState, execution: Execution, attributes: ShownAttribute
         decided=now is not None and now.decided,
         parent=None if started is None else started.origin,
         idempotency_key=key.id,
-        attempt_count=len(tries),
-        runtime_state=RuntimeState(_executor(past, tries, by)),
+        attempt_count=len(attempts),
+        runtime_state=RuntimeState(_executor(past, attempts, by)),
         initiator_type=by,
         initiator_user_id=None if initiator is None else str(initiator),
         trigger_type=by,
@@ -213,12 +213,12 @@ async def _catalogued(access: StoreAccess, key: Key, attributes: ShownAttributes
     return found.id, found.name
 
 
-def _executor(past: PastState, tries: list[StepTry], trigger_type: str | None) -> ExecutorState:
-    failed = [one for one in tries if one.error is not None]
+def _executor(past: PastState, attempts: list[StepAttempt], trigger_type: str | None) -> ExecutorState:
+    failed = [one for one in attempts if one.error is not None]
     return ExecutorState(
-        dispatch_count=len(tries),
+        dispatch_count=len(attempts),
         first_enqueued_at_s=past.head.created_at_s,
-        last_enqueued_at_s=max((one.started_at_s for one in tries), default=past.head.created_at_s),
+        last_enqueued_at_s=max((one.started_at_s for one in attempts), default=past.head.created_at_s),
         trigger_type=trigger_type,
         worker_origin=past.head.holder,
         last_error=None if not failed or (error := failed[-1].error) is None else f"{error.type}: {error.message}",

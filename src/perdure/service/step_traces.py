@@ -10,7 +10,7 @@ from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation, SettledOperation
 from perdure.core.operations import CallOperation, SpawnOperation, Success
 from perdure.core.paths import Key, Path, parse_path
-from perdure.core.step_tries import StepTry, step_tries
+from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.core.values import ENCODED_NONE, Value
 from perdure.core.views import StepState, StepView
 from perdure.service.dead_letter_groups import step_name
@@ -41,7 +41,7 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of an execution, numbered from 1 in the order of opening.
 
     `step_id` is the name of the step that it belongs to. `state` is one of those of a `StepView`, and `seed_status` says the same in the words of systems that
-    know seven. A call has `tries`; calls and children have an `input`, and what has completed has an `output`, of which a large one is given as the name of its
+    know seven. A call has `attempts`; calls and children have an `input`, and what has completed has an `output`. A large one is given as the name of its
     blob.
     """
 
@@ -60,7 +60,7 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorInfo | None
     input: EncodedInput | None
     output: Value | None
-    tries: list[StepTry]
+    attempts: list[StepAttempt]
 
 
 class StepPage(msgspec.Struct, frozen=True):
@@ -80,9 +80,9 @@ async def read_steps(access: StoreAccess, key: Key, at: int | None, after: int, 
     """
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
-    tries = step_tries(execution, past.seen)
+    attempts = step_attempts(execution, past.seen)
     steps = await _views(access, past, execution)
-    page = [await _trace(access, number, step, execution, tries) for number, step in enumerate(steps[after : after + limit], after + 1)]
+    page = [await _trace(access, number, step, execution, attempts) for number, step in enumerate(steps[after : after + limit], after + 1)]
     return StepPage(page, after + limit if len(steps) > after + limit else None)
 
 
@@ -93,7 +93,7 @@ async def _views(access: StoreAccess, past: PastState, execution: Execution) -> 
     return [] if found is None else found.steps
 
 
-async def _trace(access: StoreAccess, number: int, step: StepView, execution: Execution, tries: dict[Path, list[StepTry]]) -> StepTrace:
+async def _trace(access: StoreAccess, number: int, step: StepView, execution: Execution, attempts: dict[Path, list[StepAttempt]]) -> StepTrace:
     path = parse_path(step.path)
     known = execution.open.get(path) or execution.settled.get(path)
     return StepTrace(
@@ -104,7 +104,7 @@ async def _trace(access: StoreAccess, number: int, step: StepView, execution: Ex
         target=step.target,
         state=step.state,
         seed_status=SEED_STATUSES[step.state],
-        attempt=max(step.attempt, len(tries.get(path, ()))),
+        attempt=max(step.attempt, len(attempts.get(path, ()))),
         started_at_s=step.opened_at_s,
         ended_at_s=step.settled_at_s,
         due_at_s=step.due_at_s,
@@ -112,7 +112,7 @@ async def _trace(access: StoreAccess, number: int, step: StepView, execution: Ex
         error=step.error,
         input=await _input(access, known),
         output=_output(known),
-        tries=tries.get(path, []),
+        attempts=attempts.get(path, []),
     )
 
 

@@ -12,10 +12,10 @@ from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import CallOperation, Failure, Outcome
 from perdure.core.paths import Path
 
-TryState = Literal["performing", "completed", "failed", "interrupted", "cancelled", "abandoned"]
+AttemptState = Literal["performing", "completed", "failed", "interrupted", "cancelled", "abandoned"]
 
 
-class StepTry(msgspec.Struct, frozen=True, omit_defaults=True):
+class StepAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
     """One attempt of a call. Attempts are numbered from 1, those after a retry of the execution included.
 
     `started_at_s` is when it was handed over: to the holder `by`, or to its queue (None). An attempt of a process that died is ``interrupted``; one in flight
@@ -23,7 +23,7 @@ class StepTry(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     number: int
-    state: TryState
+    state: AttemptState
     started_at_s: float
     ended_at_s: float | None = None
     by: str | None = None
@@ -31,20 +31,20 @@ class StepTry(msgspec.Struct, frozen=True, omit_defaults=True):
     next_at_s: float | None = None
 
 
-def step_tries(execution: Execution, events: Iterable[e.Event]) -> dict[Path, list[StepTry]]:
+def step_attempts(execution: Execution, events: Iterable[e.Event]) -> dict[Path, list[StepAttempt]]:
     """Folds events into a fresh `execution`; returns the attempts of its calls by path, those of forgotten iterations included."""
     recorder = _Recorder()
     for event in events:
         recorder.record(execution, event)
         execution.apply(event)
-    return recorder.tries
+    return recorder.attempts
 
 
 class _Recorder:
     """Records attempts from events that are about to be folded."""
 
     def __init__(self) -> None:
-        self.tries: dict[Path, list[StepTry]] = {}
+        self.attempts: dict[Path, list[StepAttempt]] = {}
 
     def record(self, execution: Execution, event: e.Event) -> None:
         match event:
@@ -65,12 +65,12 @@ class _Recorder:
                     self._drop(pending, at_s)
 
     def _begin(self, path: Path, at_s: float, by: str | None) -> None:
-        known = self.tries.setdefault(path, [])
-        known.append(StepTry(len(known) + 1, "performing", at_s, by=by))
+        known = self.attempts.setdefault(path, [])
+        known.append(StepAttempt(len(known) + 1, "performing", at_s, by=by))
 
-    def _end(self, path: Path, state: TryState, at_s: float, error: ErrorInfo | None = None, next_at_s: float | None = None) -> None:
+    def _end(self, path: Path, state: AttemptState, at_s: float, error: ErrorInfo | None = None, next_at_s: float | None = None) -> None:
         """Ends the last attempt of a call, unless it has ended: an operation may settle between two attempts."""
-        known = self.tries.get(path)
+        known = self.attempts.get(path)
         if known and known[-1].ended_at_s is None:
             known[-1] = msgspec.structs.replace(known[-1], state=state, ended_at_s=at_s, error=error, next_at_s=next_at_s)
 
