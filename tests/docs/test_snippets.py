@@ -29,7 +29,7 @@ SHOWING = [page for page in PAGES if any(block.language in ("python", "sh") for 
 def test_what_a_page_shows_is_what_happens(page: str) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "tests.docs.pages", page]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 

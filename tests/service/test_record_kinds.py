@@ -47,6 +47,7 @@ def test_each_kind_of_the_service_is_listed_once_under_a_name_of_its_own() -> No
 
 def test_the_flags_of_all_kinds() -> None:
     assert {one.name: (one.audited, one.expires) for one in RECORD_KINDS} == {
+        "bulk piece": (False, True),
         "definition": (True, False),
         "definition version": (True, False),
         "definition content": (False, False),
