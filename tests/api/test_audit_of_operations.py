@@ -10,7 +10,10 @@ import pytest
 
 from perdure.operations.operation_table import OPERATIONS
 from perdure.service.audit import AuditFilter, list_entries
+from perdure.service.catalog_changes import Edit
+from perdure.service.catalog_sync import sync_definition
 from perdure.service.sessions import open_session
+from perdure.service.store_access import StoreAccess
 from tests.api.service_setup import Service, service_in_process
 
 pytestmark = pytest.mark.slow
@@ -146,6 +149,17 @@ async def test_each_change_has_an_entry(tmp_path: Path) -> None:
     assert without == []
     elsewhere = {"executions.withdraw_patches", "upkeep.prune_months", "catalog.release"}  # the last changes what a watched file owns
     assert CHANGING.keys() == {one.operation for one in requests} | IN_THE_LOG | elsewhere | LARGE_VALUES
+
+
+async def test_the_release_of_a_definition_from_its_file_has_an_entry(tmp_path: Path) -> None:
+    async with service_in_process(tmp_path) as service:
+        key, file = await service.key("author"), "definitions/invoice.json"
+        _ = await sync_definition(StoreAccess(service.store), "default", json.dumps(document(1)).encode(), Edit("files", file=file))
+        refused = await service.by(key, "PUT", "/api/workflows/invoice", {"document": document(2)})
+        assert (refused.status, refused.json["code"], file in refused.json["detail"]) == (409, "definition_owned", True)
+        released = await service.by(key, "POST", "/api/workflows/invoice/release", {})
+        assert (released.status, released.json["owner"]) == (200, "")
+        assert await _has_entry(service, key, "catalog.release")
 
 
 async def test_the_withdrawal_of_a_patch_has_an_entry(tmp_path: Path) -> None:

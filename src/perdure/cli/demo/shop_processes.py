@@ -66,7 +66,15 @@ class DemoShop:
 
     def hire(self) -> ShopWorker:
         """Starts a worker in a session of its own, which Ctrl-C of the terminal does not reach."""
-        command = [sys.executable, "-m", "perdure.cli", "worker", "perdure.cli.demo.order_workflow", *(["--lease", f"{LEASE_S:g}s"] if self.on_server else [])]
+        command = [
+            sys.executable,
+            "-m",
+            "perdure.cli",
+            "worker",
+            "perdure.cli.demo.order_workflow",
+            "--no-catalog",
+            *(["--lease", f"{LEASE_S:g}s"] if self.on_server else []),
+        ]
         number = len(self.workers) + 1
         out = self.directory / f"worker-{number}.out"
         with out.open("wb") as output, out.with_suffix(".errors").open("wb") as errors:
