@@ -8,7 +8,7 @@ import pytest
 
 from perdure import Context, Retry, StepFailed, step, workflow
 from perdure.core.errors import BadValue
-from perdure.core.step_tries import StepTry
+from perdure.core.step_attempts import StepAttempt
 from perdure.definition_workflow import Definition
 from perdure.service.execution_graphs import ShownGraph, ShownNode, read_graph
 from perdure.service.step_traces import StepTrace, read_steps
@@ -73,20 +73,20 @@ def nodes_by_id(graph: ShownGraph) -> dict[str, ShownNode]:
     return {node.id: node for node in graph.nodes}
 
 
-def tries_of(step: StepTrace) -> list[tuple[int, str, float | None]]:
-    return [(one.number, one.state, None if one.ended_at_s is None else one.ended_at_s - one.started_at_s) for one in step.tries]
+def attempts_of(step: StepTrace) -> list[tuple[int, str, float | None]]:
+    return [(one.number, one.state, None if one.ended_at_s is None else one.ended_at_s - one.started_at_s) for one in step.attempts]
 
 
 def test_a_call_has_each_of_its_attempts_with_its_error(world: World) -> None:
     run = world.start(racing)
     run.result()
     found = {step.path: step for step in steps_of(world, run)}
-    assert tries_of(found["bad"]) == [(1, "failed", 0.0), (2, "failed", 0.0)]
-    assert [one.error and one.error.message for one in found["bad"].tries] == ["bad", "bad"]
-    assert found["bad"].tries[0].next_at_s == found["bad"].tries[1].started_at_s == found["bad"].tries[0].started_at_s + 1
+    assert attempts_of(found["bad"]) == [(1, "failed", 0.0), (2, "failed", 0.0)]
+    assert [one.error and one.error.message for one in found["bad"].attempts] == ["bad", "bad"]
+    assert found["bad"].attempts[0].next_at_s == found["bad"].attempts[1].started_at_s == found["bad"].attempts[0].started_at_s + 1
     (dropped,) = [step for path, step in found.items() if path.endswith("slow")]
-    assert (dropped.state, dropped.seed_status, [one.state for one in dropped.tries]) == ("abandoned", "failed", ["abandoned"])
-    assert found["end"].tries == [StepTry(1, "completed", found["end"].started_at_s, found["end"].ended_at_s, found["end"].tries[0].by)]
+    assert (dropped.state, dropped.seed_status, [one.state for one in dropped.attempts]) == ("abandoned", "failed", ["abandoned"])
+    assert found["end"].attempts == [StepAttempt(1, "completed", found["end"].started_at_s, found["end"].ended_at_s, found["end"].attempts[0].by)]
 
 
 def test_the_graph_of_code_is_that_of_its_operations_as_of_any_event(world: World) -> None:
