@@ -120,7 +120,7 @@ def test_the_release_workflow_goes_from_sync_to_approval_to_result_by_curl_whene
     steps = dev.curl(f"/api/executions/{id}/steps")["items"]
     assert [(one["stepId"], one["seedStatus"]) for one in steps] == [("build", "completed"), ("gate", "completed"), ("ship", "completed")]
     done = dev.marks.read_text().splitlines()
-    interrupted = sum(one["state"] == "interrupted" for step in steps for one in step["tries"])
+    interrupted = sum(one["state"] == "interrupted" for step in steps for one in step["attempts"])
     assert set(done) == {"build 7", "ship 7"} and len(done) <= 2 + interrupted
     listed = dev.curl("/api/executions?workflowId=release&seedStatus=completed")["items"]
     assert [one["id"] for one in listed] == [id]
