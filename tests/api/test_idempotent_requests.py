@@ -38,6 +38,12 @@ async def test_an_operation_without_a_result_is_replayed_without_one(api: Api) -
         assert (sent.status, sent.body) == (204, b"")
 
 
+async def test_what_a_part_of_the_store_does_is_done_with_a_key_as_without_one(api: Api) -> None:
+    first, again = [await api("POST", "/api/upkeep/prune-values", {}, idempotency_key="k1") for _ in range(2)]
+    assert (first.status, again.status, again.body) == (200, 200, first.body), first.body
+    assert (first.headers.get("idempotent-replayed"), again.headers["idempotent-replayed"]) == (None, "true")
+
+
 async def test_another_body_is_refused_and_another_caller_has_keys_of_their_own(api: Api) -> None:
     await api("POST", "/api/executions", {"workflow": "calc", "id": "o1", "input": [1]})
     await api("GET", "/api/executions/calc/o1/result?waitSeconds=10")

@@ -12,7 +12,7 @@ never doubled.
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,9 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.forwarding_store import ForwardingStore
 from perdure.stores.protocol import ChangeAnswer, Commit, Committed, HeadFilter, Post, Store, has_admission
 from perdure.stores.records import Stale
+from perdure.stores.store_parts import PartName
+
+T = TypeVar("T")
 
 ANSWERS_KEPT_S = 86_400.0
 """How long an answer is kept."""
@@ -121,6 +124,14 @@ class HoldingStore(ForwardingStore):
             answers = [await self._carry(post, KeptAnswer(self._one.request))]
         self._has_changed = self._has_changed or any(isinstance(answer, Committed) for answer in answers)
         return answers
+
+    def part(self, name: PartName[T]) -> T | None:
+        """See `Store.part`. What a part changes is in no post: the answer is kept after it, and from here on no post is held, which may have to come first."""
+        assert self._held is None, "an operation asks for parts before it posts"
+        found = self.inner.part(name)
+        if found is not None:
+            self._holds, self._has_changed = False, True
+        return found
 
     async def finish(self, answer: KeptAnswer) -> None:
         """Makes the answer durable, together with what is held. Without any change there is nothing to keep: a repetition changes nothing either."""

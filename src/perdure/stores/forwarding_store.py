@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class ForwardingStore:
-    """A `Store` that hands each call on to `inner`, after `before_call`. It has no parts, and does not close `inner`."""
+    """A `Store` that hands each call on to `inner`, after `before_call`."""
 
     def __init__(self, inner: Store) -> None:
         self.inner = inner
@@ -139,7 +139,8 @@ class ForwardingStore:
 
     def part(self, name: PartName[T]) -> T | None:
         """See `Store.part`."""
-        return None
+        return self.inner.part(name)
 
     async def close(self) -> None:
-        """Does nothing: `inner` is not this store's to close."""
+        """See `Store.close`."""
+        await self.inner.close()
