@@ -19,7 +19,7 @@ import msgspec
 
 from perdure.core import messages
 from perdure.core.attribute_filter import attribute_conditions
-from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import ProgrammingError
 from perdure.core.paths import Address, Key
 from perdure.service.access_records import AUDIT_ENTRIES, AuditEntry, AuditTarget
@@ -29,26 +29,11 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.blob_store import BLOB_SWEEP
 from perdure.stores.change_feed import CHANGE_FEED
+from perdure.stores.forwarding_store import ForwardingStore
 from perdure.stores.month_removal import MONTH_REMOVAL
 from perdure.stores.move_mark import MOVE_MARK
-from perdure.stores.protocol import (
-    ALL_HEADS,
-    ChangeAnswer,
-    Claim,
-    Claimed,
-    Commit,
-    Head,
-    HeadFilter,
-    HolderStatus,
-    Post,
-    QueueLimits,
-    QueueStatus,
-    ReadOnlyStore,
-    Store,
-    StoredLog,
-    StoreTime,
-)
-from perdure.stores.records import RecordChange, RecordFilter, RecordKey, StoredRecord
+from perdure.stores.protocol import ChangeAnswer, Commit, Post, QueueLimits, ReadOnlyStore, Store
+from perdure.stores.records import RecordChange
 from perdure.stores.secret_vault import VAULT
 from perdure.stores.store_parts import PartName
 
@@ -126,14 +111,15 @@ def audited_access(access: StoreAccess, by: AuditedBy) -> StoreAccess:
     return audited
 
 
-class AuditedStore:
+class AuditedStore(ForwardingStore):
     """A `Store` that adds an entry to each post, in the tenant of the caller, so that a post with records of another tenant is refused as a whole.
 
     Methods without an entry read, or serve engines. Transactions of users are not among its parts.
     """
 
     def __init__(self, inner: Store, by: AuditedBy) -> None:
-        self.inner, self._by, self._entries = inner, by, count()
+        super().__init__(inner)
+        self._by, self._entries = by, count()
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`. Commits, which carry no records, have entries together, in posts before them.
@@ -158,84 +144,6 @@ class AuditedStore:
         """See `Store.raise_epoch`."""
         await self.enter(AuditTarget("store", "epoch", "raised"))
         return await self.inner.raise_epoch()
-
-    # Methods that read, or serve engines.
-
-    async def claim(self, claim: Claim) -> Claimed:
-        """See `Store.claim`."""
-        return await self.inner.claim(claim)
-
-    async def read(self, key: Key, after: int = 0) -> StoredLog | None:
-        """See `Store.read`."""
-        return await self.inner.read(key, after)
-
-    async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
-        """See `Store.heads`."""
-        return await self.inner.heads(which)
-
-    async def messages(self, to: Address) -> list[QueuedMessage]:
-        """See `Store.messages`."""
-        return await self.inner.messages(to)
-
-    async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
-        """See `Store.are_queued`."""
-        return await self.inner.are_queued(messages)
-
-    async def record(self, key: RecordKey) -> StoredRecord | None:
-        """See `Store.record`."""
-        return await self.inner.record(key)
-
-    async def records(self, which: RecordFilter) -> list[StoredRecord]:
-        """See `Store.records`."""
-        return await self.inner.records(which)
-
-    async def store_time(self) -> StoreTime:
-        """See `Store.store_time`."""
-        return await self.inner.store_time()
-
-    async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
-        """See `Store.renew`."""
-        return await self.inner.renew(holder, lease_s, about)
-
-    async def leases(self) -> list[HolderStatus]:
-        """See `Store.leases`."""
-        return await self.inner.leases()
-
-    async def queues(self) -> list[QueueStatus]:
-        """See `Store.queues`."""
-        return await self.inner.queues()
-
-    async def relay(self, limit: int = 100) -> int:
-        """See `Store.relay`."""
-        return await self.inner.relay(limit)
-
-    async def drop_expired(self, limit: int = 100) -> list[QueuedMessage]:
-        """See `Store.drop_expired`."""
-        return await self.inner.drop_expired(limit)
-
-    async def drop_expired_records(self, limit: int = 100) -> int:
-        """See `Store.drop_expired_records`."""
-        return await self.inner.drop_expired_records(limit)
-
-    async def blob(self, sha256: str) -> bytes | None:
-        """See `Store.blob`."""
-        return await self.inner.blob(sha256)
-
-    async def removed_at(self, sha256: str) -> float | None:
-        """See `Store.removed_at`."""
-        return await self.inner.removed_at(sha256)
-
-    def on_wake(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_wake`."""
-        return self.inner.on_wake(notify)
-
-    def on_change(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """See `Store.on_change`."""
-        return self.inner.on_change(notify)
-
-    async def close(self) -> None:
-        """See `Store.close`."""
-        await self.inner.close()
 
     # Parts and entries.
 
