@@ -23,8 +23,6 @@ from examples import claim_ledger, claim_tools
 from perdure import Client, Definition, Vote
 from perdure.definitions.graph.graph_drawing import text_drawing
 from perdure.runtime.server import serve
-from perdure.service.definition_views import read_execution_view
-from perdure.stores.configured_store import open_store
 
 PATIENCE_S = 30.0
 
@@ -72,16 +70,6 @@ class Stage:
             time.sleep(0.02)
 
 
-async def picture(url: str, key: Any) -> str:
-    """The definition, with what has come of it."""
-    store = open_store(url)
-    try:
-        found = await read_execution_view(store, key)
-    finally:
-        await store.close()
-    return "" if found is None else text_drawing(found.ir, found.states, found.taken)
-
-
 def play(stage: Stage) -> list[str]:
     """Play two claims; return what turned out false."""
     definition = claim()
@@ -99,7 +87,7 @@ def play(stage: Stage) -> list[str]:
         client.get(asked.id, "perdure.approval").send("vote", Vote("ada", True, value={"reason": "all is in order"}))
         result: Any = large.result(PATIENCE_S)
         print(f"   {result}\n")
-        print(asyncio.run(picture(stage.url, large.key)))
+        print(text_drawing(large.graph()))
         print("\nClaim 2, of 12.00: nobody has to be asked.")
         small: Any = client.start(definition.with_(id="2"), number="2", cents=1_200).result(PATIENCE_S)
         print(f"   {small}\n")

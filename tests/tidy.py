@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "kinds": {"core", "expr", "code", "definitions", "dialects", "stores", "supervision"},
     "runtime": {"core", "expr", "code", "definitions", "stores"},
     "service": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds"},
-    "operations": {"core", "code", "stores", "service"},
+    "operations": {"core", "code", "definitions", "stores", "service"},
     "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "operations", "supervision"},
     "testing": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "operations", "surface"},
 }

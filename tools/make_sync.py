@@ -20,7 +20,7 @@ PACKAGE = ROOT / "src/perdure"
 
 BY_HAND = "# By hand"
 
-ASYNC_CLASS = re.compile(r"\bAsync(Client|Handle|Selection|DeadLetterOffice|Upkeep)\b")
+ASYNC_CLASS = re.compile(r"\bAsync(Client|Handle|Selection|Catalog|Administration|DeadLetterOffice|Upkeep)\b")
 CONTEXT_RESULT = re.compile(r"^(VerbCall|SettledResult)\[(.*)\]$", re.DOTALL)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -39,6 +39,8 @@ class Face(NamedTuple):
 FACES = (
     Face("sync_client.py", "Client", "async_client.py", "AsyncClient", frozenset({"aclose"})),
     Face("sync_client.py", "Selection", "async_client.py", "AsyncSelection"),
+    Face("sync_catalog.py", "Catalog", "async_catalog.py", "AsyncCatalog"),
+    Face("sync_administration.py", "Administration", "async_administration.py", "AsyncAdministration"),
     Face("sync_handle.py", "Handle", "async_handle.py", "AsyncHandle"),
     Face("sync_maintenance.py", "DeadLetterOffice", "async_maintenance.py", "AsyncDeadLetterOffice"),
     Face("sync_maintenance.py", "Upkeep", "async_maintenance.py", "AsyncUpkeep"),

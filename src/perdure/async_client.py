@@ -15,6 +15,8 @@ from uuid import uuid4
 
 from msgspec import UNSET
 
+from perdure.async_administration import AsyncAdministration
+from perdure.async_catalog import AsyncCatalog, Document, document_bytes
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
@@ -27,15 +29,16 @@ from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
-from perdure.operations import on_approvals, on_catalog, on_execution_changes, on_executions, on_queues
+from perdure.operations import on_access, on_approvals, on_catalog, on_execution_changes, on_executions, on_kinds, on_queues
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkProgress
-from perdure.service.callers import LOCAL
+from perdure.service.callers import LOCAL, CallerDetails
 from perdure.service.catalog_references import parse_reference
 from perdure.service.execution_operations import LimitChanges, StartRequest, signal_body
+from perdure.service.kind_list import KindList
 from perdure.service.page_cursors import cursor_text
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
 from perdure.service.service_access import ServiceAccess
@@ -142,6 +145,13 @@ class AsyncClient:
         """
         return NamedWorkflow(parse_reference(reference).name, reference=reference)
 
+    def document(self, document: Document, *, workflow: str = "") -> NamedWorkflow:
+        """A definition that is not in the catalog, to start it once: ``client.start(client.document(text).with_(id="7"), cents=500)``.
+
+        It may call what is in the catalog. Its executions have `workflow` as theirs, else the name of the document; any engine that runs the catalog runs them.
+        """
+        return NamedWorkflow(workflow and checked_name(workflow, "workflow"), document=document_bytes(document))
+
     @overload
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncHandle[R]: ...
     @overload
@@ -184,21 +194,30 @@ class AsyncClient:
 
     async def _begin(self, known: Workflow[..., Any] | NamedWorkflow, wanted: StartRequest, queue: Queue | None) -> AsyncHandle[Any]:
         code = known.code if isinstance(known, Workflow) else known
-        reference = known.reference if isinstance(known, NamedWorkflow) else ""
-        if reference and code.calling.connection is not None:
-            raise WrongVerb("a definition of the catalog was started with connection=", "start it after your commit, or start a workflow of code that calls it")
+        if isinstance(known, NamedWorkflow) and known.is_of_catalog:
+            return await self._begin_definition(known, wanted, queue)
         if (connection := code.calling.connection) is not None:
             access = self._access.on_store("connection=")
             key, created = await execution_operations.start_in_transaction(access, connection, wanted, queue)
             return AsyncHandle(access, key, kind_of(known), created, in_outbox=access.outbox is not None)
+        await self._declare(queue)
+        started = await self._access.call(on_execution_changes.start, wanted)
+        return AsyncHandle(self._access, started.key, kind_of(known), started.created)
+
+    async def _begin_definition(self, known: NamedWorkflow, wanted: StartRequest, queue: Queue | None) -> AsyncHandle[Any]:
+        if known.calling.connection is not None:
+            raise WrongVerb("a definition of the catalog was started with connection=", "start it after your commit, or start a workflow of code that calls it")
+        await self._declare(queue)
+        if known.document:
+            started = await self._access.call(on_catalog.start_document, wanted, known.document)
+        else:
+            started = await self._access.call(on_catalog.start, wanted, known.reference)
+        return AsyncHandle(self._access, started.key, Any, started.created)
+
+    async def _declare(self, queue: Queue | None) -> None:
         if queue is not None and queue.name not in self._declared:
             await self._access.call(on_queues.declare, queue.name, queue_limits(queue))
             self._declared.add(queue.name)
-        if reference:
-            started = await self._access.call(on_catalog.start, wanted, reference)
-        else:
-            started = await self._access.call(on_execution_changes.start, wanted)
-        return AsyncHandle(self._access, started.key, kind_of(known), started.created)
 
     @overload
     async def run(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -212,7 +231,7 @@ class AsyncClient:
         execution_operations.expect_no_wait(connection_of(workflow))
         known, wanted, queue = self._request(verb, workflow, args, kwargs)
         engine = self._access.engine if isinstance(self._access, StoreAccess) else None
-        begins = execution_operations.can_begin(engine, wanted) and not (isinstance(known, NamedWorkflow) and known.reference)
+        begins = execution_operations.can_begin(engine, wanted) and not (isinstance(known, NamedWorkflow) and known.is_of_catalog)
         ending = engine.ending(wanted.key) if engine is not None and begins else None
         handle = await self._begin(known, wanted, queue)
         return await handle._result(None, ending if handle.created else None)
@@ -431,6 +450,24 @@ class AsyncClient:
         """
         async with with_timeout(timeout, "an engine that takes the decision of a link"):
             await self._access.call(on_approvals.vote_by_link, link, secret_of(secret), values.encode(value, "what was filled in"), comment)
+
+    @property
+    def catalog(self) -> AsyncCatalog:
+        """The catalog: definitions, their versions, tags and drafts."""
+        return AsyncCatalog(self._access)
+
+    @property
+    def administration(self) -> AsyncAdministration:
+        """Access to the service: keys, sessions and the audit."""
+        return AsyncAdministration(self._access)
+
+    async def whoami(self) -> CallerDetails:
+        """Who the client is to the service: tenant, subject, roles and groups. On a store, it is the local user, who may do everything."""
+        return await self._access.call(on_access.whoami, LOCAL)
+
+    async def kinds(self) -> KindList:
+        """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""
+        return await self._access.call(on_kinds.kinds)
 
     @property
     def dead_letters(self) -> AsyncDeadLetterOffice:

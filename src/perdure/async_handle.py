@@ -16,15 +16,22 @@ from perdure.core import values
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
+from perdure.definitions.graph.execution_view import TokenCounts
+from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.operations import on_execution_changes, on_executions
 from perdure.runtime.execution_results import Ending
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import execution_operations, queries
 from perdure.service.change_plans import ChangePlan, PlannedVerb
+from perdure.service.definition_views import CurrentDefinition
+from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
+from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.queries import ExecutionStatus, ListedExecution
 from perdure.service.service_access import ServiceAccess
+from perdure.service.step_traces import StepTrace
 from perdure.service.store_access import with_timeout
+from perdure.service.wire_types import WorkflowInput, decoded_input
 from perdure.short_traceback import short_traceback
 from perdure.workflow_function import Workflow
 
@@ -106,9 +113,64 @@ class AsyncHandle(Generic[R_co]):
         """
         return await self._access.call(on_executions.status, self.key)
 
+    async def record(self, at: int | None = None) -> ExecutionRecord:
+        """All that is known of the execution in one answer: status and reason, input and result, what it runs, who started it, its error, and the approvals
+        that it waits for. With `at`, as it was after the event of that number.
+
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+        """
+        return await self._access.call(on_executions.read, self.key, at)
+
+    async def input(self) -> WorkflowInput | None:
+        """The arguments that it was started with, by position and by name; None once they were removed with its log."""
+        raw = (await self._access.call(on_executions.input, self.key)).input
+        return None if raw is None else decoded_input(raw, f"the input of {self.key}")
+
     async def steps(self) -> list[StepView]:
         """Every operation, settled and open, in the order of opening; for a definition, with the verb of each."""
         return await self._access.call(on_executions.steps, self.key)
+
+    async def attempts(self, at: int | None = None) -> list[StepTrace]:
+        """Every operation as in `steps`, each with all its attempts, its input and its output. With `at`, as they were after the event of that number.
+
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+            NotReplayable: it runs a definition, and its log does not replay over that.
+        """
+        found: list[StepTrace] = []
+        after: int | None = 0
+        while after is not None:
+            page = await self._access.call(on_executions.traces, self.key, at, after, PAGE_MAX)
+            found, after = found + page.items, page.next
+        return found
+
+    async def graph(self, at: int | None = None) -> ShownGraph:
+        """The graph of the execution as data: of a definition its plan, with the state of each step; of code its operations. With `at`, as it was after the
+        event of that number.
+
+        Raises:
+            BadValue: it has not begun, or its log has no such event, or has it no more.
+            NotReplayable: it runs a definition, and its log does not replay over that.
+        """
+        return await self._access.call(on_executions.graph, self.key, at)
+
+    async def definition(self, at: int | None = None) -> CurrentDefinition:
+        """The definition that it runs by, with its hash: the present one, or that of after the event of number `at`.
+
+        Raises:
+            BadValue: it runs code, or has not begun, or its log has no such event, or has it no more.
+        """
+        return await self._access.call(on_executions.definition, self.key, at)
+
+    async def tokens(self, at: int | None = None) -> TokenCounts:
+        """The tokens of an execution of a definition: its counter, open steps, waiting joins, applied keys and outputs; also after the event of number `at`.
+
+        Raises:
+            BadValue: it runs code, or had not begun, or its log has no such event, or has it no more.
+            NotReplayable: its log does not replay over its definition.
+        """
+        return await self._access.call(on_executions.tokens, self.key, at)
 
     async def tree(self) -> ExecutionTree:
         """The execution as a tree of its operations, for notebooks, which display it so that parts of it can be expanded, and for prompts, which print it.
@@ -134,6 +196,10 @@ class AsyncHandle(Generic[R_co]):
     def events(self, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:
         """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""
         return self._access.stream(on_executions.events, self.key, whole_number(after, "events(after)", 0), follow)
+
+    async def history(self, after: int = 0) -> list[PublicEvent]:
+        """The public events of the execution so far, after the id `after`, as a list. `events` also follows."""
+        return [one async for one in self.events(after)]
 
     @overload
     async def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...

@@ -13,6 +13,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
+from perdure.async_catalog import Document
 from perdure.async_client import UNCHANGED, Approvals, AsyncClient, AsyncSelection, Checks, Engines, Keys, Listing, Queues
 from perdure.async_handle import AsyncHandle, connection_of
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
@@ -27,13 +28,17 @@ from perdure.loop_thread import LoopThread, run_in_user_transaction
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkResult
 from perdure.service.bulk_workflow import BulkAction, BulkCount
+from perdure.service.callers import CallerDetails
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
+from perdure.service.kind_list import KindList
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.replay_checks import ReplayCheck
 from perdure.service.store_access import StoreAccess
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import QueueStatus, Store
+from perdure.sync_administration import Administration
+from perdure.sync_catalog import Catalog
 from perdure.sync_handle import Handle
 from perdure.sync_maintenance import DeadLetterOffice, Upkeep
 from perdure.workflow_function import Workflow
@@ -189,6 +194,13 @@ class Client:
             BadValue: the text is no reference.
         """
         return self._inner.definition(reference)
+
+    def document(self, document: Document, *, workflow: str = "") -> NamedWorkflow:
+        """A definition that is not in the catalog, to start it once: ``client.start(client.document(text).with_(id="7"), cents=500)``.
+
+        It may call what is in the catalog. Its executions have `workflow` as theirs, else the name of the document; any engine that runs the catalog runs them.
+        """
+        return self._inner.document(document, workflow=workflow)
 
     # By hand: what joins a transaction runs in the caller's thread.
     @overload
@@ -397,6 +409,24 @@ class Client:
             LinkRefused: it was not signed with this secret, or has expired.
         """
         self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, secret=secret, timeout=timeout))
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog: definitions, their versions, tags and drafts."""
+        return Catalog(self._thread, self._inner.catalog)
+
+    @property
+    def administration(self) -> Administration:
+        """Access to the service: keys, sessions and the audit."""
+        return Administration(self._thread, self._inner.administration)
+
+    def whoami(self) -> CallerDetails:
+        """Who the client is to the service: tenant, subject, roles and groups. On a store, it is the local user, who may do everything."""
+        return self._thread.call(self._inner.whoami())
+
+    def kinds(self) -> KindList:
+        """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""
+        return self._thread.call(self._inner.kinds())
 
     @property
     def dead_letters(self) -> DeadLetterOffice:

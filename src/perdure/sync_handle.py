@@ -13,10 +13,16 @@ from perdure.code.declarations import Signal
 from perdure.code.durations import Duration
 from perdure.core.views import PublicEvent, StepView
 from perdure.definition_workflow import Definition
+from perdure.definitions.graph.execution_view import TokenCounts
+from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.loop_thread import LoopThread, run_in_user_transaction
 from perdure.service.change_plans import ChangePlan, PlannedVerb
+from perdure.service.definition_views import CurrentDefinition
+from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
 from perdure.service.queries import ExecutionStatus, ListedExecution
+from perdure.service.step_traces import StepTrace
+from perdure.service.wire_types import WorkflowInput
 
 if TYPE_CHECKING:
     from perdure.display.execution_tree import ExecutionTree
@@ -67,9 +73,58 @@ class Handle(Generic[R_co]):
         """
         return self._thread.call(self._inner.status())
 
+    def record(self, at: int | None = None) -> ExecutionRecord:
+        """All that is known of the execution in one answer: status and reason, input and result, what it runs, who started it, its error, and the approvals
+        that it waits for. With `at`, as it was after the event of that number.
+
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+        """
+        return self._thread.call(self._inner.record(at))
+
+    def input(self) -> WorkflowInput | None:
+        """The arguments that it was started with, by position and by name; None once they were removed with its log."""
+        return self._thread.call(self._inner.input())
+
     def steps(self) -> list[StepView]:
         """Every operation, settled and open, in the order of opening; for a definition, with the verb of each."""
         return self._thread.call(self._inner.steps())
+
+    def attempts(self, at: int | None = None) -> list[StepTrace]:
+        """Every operation as in `steps`, each with all its attempts, its input and its output. With `at`, as they were after the event of that number.
+
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+            NotReplayable: it runs a definition, and its log does not replay over that.
+        """
+        return self._thread.call(self._inner.attempts(at))
+
+    def graph(self, at: int | None = None) -> ShownGraph:
+        """The graph of the execution as data: of a definition its plan, with the state of each step; of code its operations. With `at`, as it was after the
+        event of that number.
+
+        Raises:
+            BadValue: it has not begun, or its log has no such event, or has it no more.
+            NotReplayable: it runs a definition, and its log does not replay over that.
+        """
+        return self._thread.call(self._inner.graph(at))
+
+    def definition(self, at: int | None = None) -> CurrentDefinition:
+        """The definition that it runs by, with its hash: the present one, or that of after the event of number `at`.
+
+        Raises:
+            BadValue: it runs code, or has not begun, or its log has no such event, or has it no more.
+        """
+        return self._thread.call(self._inner.definition(at))
+
+    def tokens(self, at: int | None = None) -> TokenCounts:
+        """The tokens of an execution of a definition: its counter, open steps, waiting joins, applied keys and outputs; also after the event of number `at`.
+
+        Raises:
+            BadValue: it runs code, or had not begun, or its log has no such event, or has it no more.
+            NotReplayable: its log does not replay over its definition.
+        """
+        return self._thread.call(self._inner.tokens(at))
 
     def tree(self) -> ExecutionTree:
         """The execution as a tree of its operations, for notebooks, which display it so that parts of it can be expanded, and for prompts, which print it.
@@ -93,6 +148,10 @@ class Handle(Generic[R_co]):
     def events(self, after: int = 0, follow: bool = False) -> Iterator[PublicEvent]:
         """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""
         return self._thread.drain(self._inner.events(after, follow))
+
+    def history(self, after: int = 0) -> list[PublicEvent]:
+        """The public events of the execution so far, after the id `after`, as a list. `events` also follows."""
+        return self._thread.call(self._inner.history(after))
 
     # By hand: what joins a transaction runs in the caller's thread.
     @overload

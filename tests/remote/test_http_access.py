@@ -8,11 +8,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from perdure import App, AsyncClient
+from perdure import App, AsyncClient, async_handle
 from perdure.api.problems import status_of
 from perdure.code.results import Vote
 from perdure.core.errors import (
+    AlreadyExists,
     Ambiguous,
+    BadDefinition,
     BadValue,
     ExecutionFailed,
     HasEnded,
@@ -20,6 +22,7 @@ from perdure.core.errors import (
     NotFound,
     PerdureError,
     RequestUnderWay,
+    StaleRecord,
     StoreUnavailable,
     Timeout,
     WrongVerb,
@@ -33,13 +36,13 @@ from perdure.remote.http_access import HttpAccess
 from perdure.service.history import EmittedValue
 from perdure.service.wire_types import NOTHING
 from perdure.sync_client import Client
-from tests.api.api_setup import WORKFLOWS, added, api_on_a_port, calc, greet, named, trip
+from tests.api.api_setup import WORKFLOWS, add, added, api_on_a_port, calc, greet, named, trip
 
 
 @asynccontextmanager
 async def client_by(how: str, directory: Path) -> AsyncIterator[AsyncClient]:
     """A client on the store, or over HTTP, with an engine."""
-    async with App(WORKFLOWS, db=f"sqlite:///{directory}/{how}.db") as app:
+    async with App(WORKFLOWS, tools=[add], db=f"sqlite:///{directory}/{how}.db") as app:
         if how == "store":
             yield app.client
             return
@@ -93,6 +96,111 @@ async def test_errors_are_of_their_classes_with_their_attributes(client: AsyncCl
         await client.find("nothing of that name")
     with pytest.raises(BadValue):
         await client.dead_letters.groups(fingerprint="none")
+
+
+async def test_an_execution_is_read_as_a_whole_and_as_it_was(client: AsyncClient) -> None:
+    handle = await client.start(calc.with_(id="o1"), 3, b=4)
+    await handle.result()
+    record = await handle.record()
+    assert (record.key, record.status, record.decoded_result()) == (handle.key, "completed", 7)
+    assert record.decoded_input() == await handle.input() == ((3,), {"b": 4})
+    events = await handle.history()
+    began = next(one.id for one in events if one.type == "step.started")
+    before = await handle.record(at=began)
+    assert (before.status, before.version < record.version, before.decoded_result()) == ("running", True, None)
+    steps = await handle.attempts()
+    assert [(one.path, len(one.attempts)) for one in steps] == [("set:seen", 0), ("emit", 0), ("add", 1)]
+    assert (steps[-1].decoded_input(), steps[-1].decoded_output(), steps[-1].attempts[0].state) == (((3, 4), {}), 7, "completed")
+    assert (await handle.attempts(at=began))[-1].attempts[0].state == "performing"
+    graph = await handle.graph()
+    assert [(one.id, one.state) for one in graph.nodes][-1] == ("add", "completed") and graph.at == record.version
+    assert (await handle.graph(at=began)).nodes[-1].state == "performing"
+    for ask in (handle.definition(), handle.tokens()):
+        with pytest.raises(BadValue, match="one of a definition"):
+            await ask
+    with pytest.raises(BadValue, match="one of its log, 1 to"):
+        await handle.record(at=100)
+
+
+async def test_attempts_are_read_over_pages(client: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_handle, "PAGE_MAX", 1)
+    handle = await client.start(calc.with_(id="o1"), 3)
+    await handle.result()
+    assert [(one.number, one.path) for one in await handle.attempts()] == [(1, "set:seen"), (2, "emit"), (3, "add")]
+
+
+STEPS = [{"id": "ask", "approve": {"title": "Go?"}}, {"id": "done", "set": {"cents": "@input.cents"}}]
+DOCUMENT = {"perdure": 1, "name": "Check", "order": "listed", "steps": STEPS}
+
+
+async def test_definitions_are_published_run_and_rolled_back(client: AsyncClient) -> None:
+    catalog = client.catalog
+    assert (await catalog.validate(DOCUMENT)).slug == "check"
+    created = await catalog.create(DOCUMENT, tags=["money"], note="first")
+    assert (created.slug, created.version, created.tags) == ("check", "1.0.0", ("money",))
+    with pytest.raises(AlreadyExists):
+        await catalog.create(DOCUMENT)
+    changed = {**DOCUMENT, "steps": STEPS[1:]}
+    second = await catalog.update("check", changed, part="major", revision=created.revision)
+    assert second.version == "2.0.0" and [one.kind for one in (await catalog.diff("check@1.0.0", "check")).changes]
+    with pytest.raises(StaleRecord):
+        await catalog.update("check", description="late", revision=created.revision)
+    assert (await catalog.move_tag("check", "live", "1.0.0")).version_tags["live"].version == "1.0.0"
+    assert (await catalog.resolve("check:live")).version == (await catalog.version("check:live")).version == "1.0.0"
+    plan = await catalog.graph("check:live")
+    assert ([one.id for one in plan.nodes], plan.version, {one.state for one in plan.nodes}) == (["ask", "done"], "1.0.0", {None})
+    assert (await catalog.roll_back("check", "1.0.0")).definition.version == "2.1.0"
+    assert not (await catalog.remove_tag("check", "live")).version_tags
+    assert [one.version for one in await catalog.history("check", versions_only=True)] == ["2.1.0", "2.0.0", "1.0.0"]
+    assert [one.slug for one in await catalog.list(kind="definition")] == ["check"] and "calc" in {one.slug for one in await catalog.list()}
+    assert (await catalog.save_draft("check", "no definition")).has_draft and (await catalog.draft("check")).document == b"no definition"
+    assert not (await catalog.discard_draft("check")).has_draft
+    assert (await catalog.sync(DOCUMENT)).outcome == "unchanged"
+    assert [one.outcome for one in (await catalog.sync_all({"check": DOCUMENT, "other": changed}, keep=True)).items] == ["unchanged", "created"]
+    assert (await catalog.release("check")).owner == ""
+    await catalog.delete("other")
+    with pytest.raises(NotFound, match="was deleted"):
+        await catalog.get("other")
+    running = await client.start(client.definition("check"), cents=5)
+    async with asyncio.timeout(20):
+        while not await client.approvals():
+            await asyncio.sleep(0.01)
+    assert (await running.definition()).hash == created.hash and (await running.tokens()).approvals == 1
+    assert [(one.id, one.state) for one in (await running.graph()).nodes] == [("ask", "waiting_approval"), ("done", "not_reached")]
+
+
+async def test_a_document_is_started_without_the_catalog(client: AsyncClient) -> None:
+    document = """
+    perdure: 1
+    name: Once
+    steps: [{id: done, set: {cents: "@input.cents"}}]
+    """
+    once = client.document(document)
+    first = await client.start(once.with_(id="1"), cents=5)
+    assert (first.key, await first.result()) == (Key("default", "once", "1"), {"cents": 5})
+    assert await client.run(client.document(document, workflow="mine").with_(id="2"), cents=6) == {"cents": 6}
+    assert (await client.get("2")).key.workflow == "mine" and (await first.record()).is_inline_execution
+    with pytest.raises(BadDefinition):
+        await client.start(client.document("perdure: 1\nname: x\nsteps: [{id: a, nothing: 1}]"))
+    assert await client.catalog.list(kind="definition") == []
+
+
+async def test_keys_sessions_and_the_audit(client: AsyncClient) -> None:
+    admin = client.administration
+    made = await admin.create_key("ci", ["operator"], queues=["mails"], expires="1d")
+    assert [(one.id, one.roles, one.queues) for one in await admin.keys()] == [(made.key.id, ("operator",), ("mails",))]
+    assert (await admin.rotate_key(made.key.id, overlap=0)).text != made.text
+    assert (await admin.revoke_key(made.key.id)).revoked_at_s is not None
+    with pytest.raises(NotFound):
+        await admin.revoke_key("none")
+    assert await admin.sessions() == []
+    with pytest.raises(NotFound):
+        await admin.revoke_session("none")
+    entries = await admin.audit()
+    assert [one.entry.operation for one in entries] == ["access.revoke_key", "access.rotate_key", "access.create_key"]
+    assert [one.entry.operation for one in await admin.audit(operation="access.rotate_key")] == ["access.rotate_key"]
+    assert {one.entry.subject for one in entries} == {(await client.whoami()).subject} == {"local"}
+    assert "http" in {one.name for one in (await client.kinds()).items}
 
 
 async def test_messages_control_and_repair(client: AsyncClient) -> None:

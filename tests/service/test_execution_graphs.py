@@ -10,7 +10,8 @@ from perdure import Context, Retry, StepFailed, step, workflow
 from perdure.core.errors import BadValue
 from perdure.core.step_attempts import StepAttempt
 from perdure.definition_workflow import Definition
-from perdure.service.execution_graphs import ShownGraph, ShownNode, read_graph
+from perdure.definitions.graph.shown_graph import ShownGraph, ShownNode
+from perdure.service.execution_graphs import read_graph
 from perdure.service.step_traces import StepTrace, read_steps
 from perdure.testing.runs import Run
 from perdure.testing.world import World

@@ -10,6 +10,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from msgspec import structs
+
 from perdure.cli import terminal_text
 from perdure.cli.plain_text import STATUS_STYLES, TextCell, TextTable, TreeNode, cell, state_glyph, status_cell
 from perdure.cli.terminal_text import execution_name
@@ -20,6 +22,7 @@ from perdure.core.program import CATALOG_PROGRAM, is_hosted, program_name, progr
 from perdure.core.views import PublicEvent, StepView
 from perdure.definitions.graph.graph_workflow import VERSION_ATTRIBUTE
 from perdure.runtime.execution_results import ENDED_STATUSES
+from perdure.service.execution_records import ExecutionRecord
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 
 FORGOTTEN_LOOPS_MAX = 5
@@ -132,6 +135,28 @@ def _history(one: ExecutionStatus) -> str:
     if one.archives_pruned_at_s is None:
         return "forgotten; see perdure archives"
     return "forgotten; they were archived, and the archives have been pruned"
+
+
+def past_status(present: ExecutionStatus, past: ExecutionRecord) -> ExecutionStatus:
+    """The status of an execution as it was at the time of an earlier record of it."""
+    return structs.replace(
+        present,
+        status=past.status,
+        why=past.why,
+        version=past.version,
+        started_at_s=past.started_at_s,
+        ended_at_s=past.ended_at_s,
+        deadline_at_s=past.deadline_at_s,
+        due_at_s=past.due_at_s,
+        open=past.open,
+        settled=past.settled,
+        emitted=past.emitted,
+        attributes=past.attributes,
+        definition=past.definition,
+        forgotten={},
+        unread=past.unread,
+        decided=past.decided,
+    )
 
 
 def execution_progress(one: ExecutionStatus, programs: Container[str], steps: Sequence[TreeNode], now_s: float) -> tuple[TreeNode, ...]:

@@ -14,48 +14,41 @@ from perdure.cli.shared_options import GlobalOptions, blobs_option, id_argument
 
 if TYPE_CHECKING:
     from perdure.cli.execution_views import DefinitionCaptions
-    from perdure.core.paths import Key
     from perdure.definition_workflow import Definition
-    from perdure.definitions.graph.execution_view import ExecutionView
-    from perdure.definitions.graph.operation_graph import OperationGraph
+    from perdure.definitions.graph.shown_graph import ShownGraph
     from perdure.service.definition_views import CurrentDefinition
+    from perdure.service.execution_records import ExecutionRecord
     from perdure.sync_client import Client, ExecutionStatus
     from perdure.sync_handle import Handle
 
 
 @click.command("graph", cls=CliCommand)
-@click.argument("what", metavar="FILE|APP|ID")
-@click.option("--format", "form", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True, help="The format of the drawing.")
+@click.argument("what", metavar="[FILE|APP|ID]", required=False)
+@click.option("--definition", "reference", metavar="REFERENCE", help="Draw a version in the catalog: invoice, invoice@1.2.0, invoice@^1, invoice:production.")
+@click.option("--format", "form", type=click.Choice(["text", "mermaid", "svg", "json"]), default="text", show_default=True, help="The format of the drawing.")
 @click.option("--at", "number", type=click.IntRange(1), metavar="N", help="Of an execution: its state after event N of its log.")
 @blobs_option
 @click.option("-o", "--output", "target", metavar="FILE", help="The file to write; by default, the drawing is printed.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json: the graph as data.")
 @click.pass_obj
-def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | None, blobs: str | None, target: str | None) -> None:
+def graph(settings: GlobalOptions, /, *, what: str | None, form: str, target: str | None, as_json: bool, **which: Any) -> None:
     """Draw a definition or an execution: of a definition, its plan and its progress in one picture; of code, its operations in the order in which they ran.
 
     FILE is YAML or JSON, - is standard input; APP is FILE.py:app or FILE.py:app:definition; an ID is that of an execution, in any form.
     """
-    import asyncio
-
-    from perdure.cli import definition_files, terminal_text
-    from perdure.cli.definition_commands import valid_definition
+    from perdure.cli import output, terminal_text
     from perdure.cli.terminal import screen
-    from perdure.definitions.format.compiler import compile_definition
     from perdure.definitions.graph import graph_drawing
 
-    if definition_files.is_definition_file(what):
-        if number is not None:
-            raise click.UsageError("--at is for an execution: a definition has not begun")
-        ir, states, taken = compile_definition(valid_definition(what, blobs).canonical), None, frozenset[int]()
-    elif ".py:" in what:
-        ir, states, taken = _definition_of_app(what).ir, None, frozenset()
-    else:
-        ir, states, taken = asyncio.run(_graph_of_execution(settings, what, number))
+    chosen = _chosen_graph(settings, what, **which)
+    form = "json" if as_json else form
     if form == "text":
         seen = screen()
-        drawn = graph_drawing.text_drawing(ir, states, taken, columns=seen.columns if seen.terminal and target is None else COLUMNS_WITHOUT_TERMINAL)
+        drawn = graph_drawing.text_drawing(chosen, seen.columns if seen.terminal and target is None else COLUMNS_WITHOUT_TERMINAL)
+    elif form == "json":
+        drawn = f"{output.indented_json(chosen)}\n"
     else:
-        drawn = graph_drawing.mermaid_drawing(ir, states, taken) if form == "mermaid" else graph_drawing.svg_drawing_of(ir, states, taken)
+        drawn = graph_drawing.mermaid_drawing(chosen) if form == "mermaid" else graph_drawing.svg_drawing_of(chosen)
     if target is None:
         click.echo("\n".join(map(terminal_text.clean, drawn.splitlines())) if form == "text" else drawn.rstrip("\n"))
         return
@@ -63,6 +56,37 @@ def graph(settings: GlobalOptions, /, *, what: str, form: str, number: int | Non
         Path(target).write_text(drawn, encoding="utf-8")
     except OSError as error:
         raise CommandExit(ExitCode.INPUT, f"{terminal_text.clean(target)} can't be written: {error.strerror}") from error
+
+
+def _chosen_graph(settings: GlobalOptions, what: str | None, reference: str | None, number: int | None, blobs: str | None) -> ShownGraph:
+    """The graph of a definition in a file, an App or the catalog, or of an execution."""
+    from perdure.cli import definition_files
+    from perdure.cli.definition_commands import valid_definition
+    from perdure.definitions.format.compiler import compile_definition
+    from perdure.definitions.graph.shown_graph import shown_graph
+
+    if (what is None) == (reference is None):
+        raise click.UsageError("give a FILE, an APP, an ID or --definition REFERENCE" + ("" if what is None else ", not several"))
+    is_file = what is not None and definition_files.is_definition_file(what)
+    is_plan = what is None or is_file or ".py:" in what
+    if is_plan and number is not None:
+        raise click.UsageError("--at is for an execution: a definition has not begun")
+    if what is None or not is_plan:
+        return _graph_of_service(settings, what, reference or "", number)
+    return shown_graph(compile_definition(valid_definition(what, blobs).canonical) if is_file else _definition_of_app(what).ir)
+
+
+def _graph_of_service(settings: GlobalOptions, id: str | None, reference: str, number: int | None) -> ShownGraph:
+    from perdure.cli import execution_lookup
+    from perdure.core.errors import NotFound
+
+    with settings.client() as client:
+        if id is not None:
+            return execution_lookup.handle_of(client, settings, id).graph(number)
+        try:
+            return client.catalog.graph(reference, tenant=settings.tenant)
+        except NotFound as error:  # of a definition: the exit code for it is that of executions
+            raise CommandExit(ExitCode.INPUT, str(error)) from error
 
 
 def _definition_of_app(text: str) -> Definition:
@@ -84,60 +108,32 @@ COLUMNS_WITHOUT_TERMINAL = 160
 """The width of a drawing that is not printed on a terminal."""
 
 
-async def _graph_of_execution(settings: GlobalOptions, text: str, number: int | None) -> OperationGraph:
-    from perdure.cli.execution_lookup import execution_keys
-    from perdure.definitions.graph.operation_graph import OperationGraph
-    from perdure.service import definition_views
-
-    async with settings.look() as looking:
-        (key,) = await execution_keys(looking, settings, [text])
-        if (graph := await definition_views.read_operation_graph(looking, key, number)) is not None:
-            return graph
-    found = await _view_of(settings, key, number)
-    return OperationGraph(found.ir, found.states, found.taken)
-
-
-async def _view_of(settings: GlobalOptions, key: Key, number: int | None) -> ExecutionView:
-    from perdure.core.errors import BadValue
-    from perdure.service import definition_views
-
-    async with settings.look() as looking:
-        found = await definition_views.read_execution_view(looking, key, number)
-    if found is None:
-        raise BadValue("event", number, "one behind its beginning")
-    return found
-
-
-def show_tokens(settings: GlobalOptions, key: Key, number: int | None, format: str) -> None:
+def show_tokens(handle: Handle[Any], number: int | None, format: str) -> None:
     """Prints where the tokens of an execution are, or were after an event."""
-    import asyncio
-
     from perdure.cli import output
     from perdure.cli.terminal import screen
     from perdure.cli.token_views import token_lines
 
-    found = asyncio.run(_view_of(settings, key, number)).tokens
+    found = handle.tokens(number)
     if format == "table":
         output.show_lines(token_lines(found), screen())
     else:
         click.echo(output.indented_json(found) if format == "json" else output.compact_json(found))
 
 
-def captions_of(settings: GlobalOptions, status: ExecutionStatus) -> DefinitionCaptions:
+def captions_of(handle: Handle[Any], status: ExecutionStatus | ExecutionRecord, number: int | None = None) -> DefinitionCaptions:
     """Returns what a view shows besides the status and the steps: for a definition, its version and descriptions of its steps; for code, nothing."""
-    import asyncio
-
     from perdure.cli.execution_views import Caption, DefinitionCaptions
 
     if not status.definition:
         return DefinitionCaptions()
     from perdure.definitions.format.compiler import compile_definition
-    from perdure.definitions.graph import graph_picture
+    from perdure.definitions.graph import step_texts
 
-    present = asyncio.run(_current_definition(settings, status.key))
+    present = handle.definition(number)
     nodes = compile_definition(present.document).nodes
     found = {
-        node.id: Caption("; ".join([graph_picture.step_detail(node), *graph_picture.step_modifiers(node)]), "item" if node.each is not None else "turn")
+        node.id: Caption("; ".join([step_texts.step_detail(node), *step_texts.step_modifiers(node)]), "item" if node.each is not None else "turn")
         for node in nodes
     }
     return DefinitionCaptions(f"{present.version} ({short_hash(present.hash)})", found)
@@ -173,8 +169,6 @@ def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, r
 
     What has begun stays as it is; a patch that does not fit it is refused as a whole. An engine decides; if none is running, the patch waits for one.
     """
-    import asyncio
-
     from perdure.cli import execution_lookup, terminal_text
     from perdure.cli.terminal_text import execution_name
     from perdure.definitions.format import definition_diff
@@ -184,7 +178,7 @@ def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, r
         if changes["withdraw"]:
             _withdraw(handle, file, changes)
             return
-        before = asyncio.run(_current_definition(settings, handle.key))
+        before = handle.definition()
         chosen, described = _patched_definition(before, file, changes)
         if base and not before.hash.removeprefix("sha256:").startswith(base.removeprefix("sha256:")):
             raise CommandExit(
@@ -240,17 +234,6 @@ def _withdraw(handle: Handle[Any], file: str | None, given: dict[str, Any]) -> N
 def short_hash(hash: str) -> str:
     """A hash, shortened to what people need to tell it from others."""
     return hash.removeprefix("sha256:")[:12]
-
-
-async def _current_definition(settings: GlobalOptions, key: Key) -> CurrentDefinition:
-    from perdure.core.errors import BadValue
-    from perdure.service import definition_views
-
-    async with settings.look() as looking:
-        found = await definition_views.definition_of(looking, key)
-    if found is None:
-        raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
-    return found
 
 
 def _patched_definition(before: CurrentDefinition, file: str | None, changes: dict[str, Any]) -> tuple[Definition, str]:

@@ -121,7 +121,7 @@ def watch_in_background(settings: GlobalOptions, key: Key) -> Iterator[None]:
         try:
             with settings.client(creates=True) as client:
                 if (handle := _started_handle(client, key, stop)) is not None:
-                    watch_execution(client, handle, stop, partial(captions_of, settings), error=True)
+                    watch_execution(client, handle, stop, partial(captions_of, handle), error=True)
         except PerdureError as error:
             click.echo(f"perdure: the execution can't be watched: {error_message(error)}", err=True)
 

@@ -1,4 +1,4 @@
-"""The commands that show executions and change nothing: `ls`, `show`, `events`, `logs`, `result`, `query`, `stream`, `engines`."""
+"""The commands that show executions and change nothing: `ls`, `show`, `steps`, `events`, `logs`, `result`, `query`, `stream`, `engines`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from perdure.cli.shared_options import GlobalOptions, format_option, id_argument
 
 if TYPE_CHECKING:
     from perdure.core.errors import ErrorInfo
+    from perdure.core.views import StepView
     from perdure.sync_client import Client, EmittedValue, Handle, ListedExecution, PublicEvent
 
 ERROR_TIMEOUT_S = 5.0
 """The time limit for reading the error of a failed execution."""
 
 follow_option = click.option("--follow", "-f", is_flag=True, help="Follow new events until the execution has ended.")
+at_option = click.option("--at", "number", type=click.IntRange(1), metavar="N", help="As it was after event N of its log.")
 after_option = click.option("--after", default=0, metavar="N", help="Only items after this number.")
 
 
@@ -90,7 +92,7 @@ def _listed(client: Client, settings: GlobalOptions, which: Mapping[str, Any]) -
 @id_argument
 @click.option("--watch", is_flag=True, help="Keep showing its progress until it has ended.")
 @click.option("--tokens", is_flag=True, help="Of a definition: the event counter, open steps, waiting joins, applied keys, outputs.")
-@click.option("--at", "number", type=click.IntRange(1), metavar="N", help="With --tokens: the state after event N of its log.")
+@at_option
 @json_option
 @format_option()
 @click.pass_obj
@@ -98,31 +100,67 @@ def show(settings: GlobalOptions, /, *, id: str, watch: bool, tokens: bool, numb
     """Show the status of an execution, what it waits for, and its steps as a tree."""
     import threading
 
-    from perdure.cli import execution_lookup, execution_views, graph_commands, live_view, output
+    from perdure.cli import execution_lookup, execution_views, graph_commands, live_view, output, step_views
     from perdure.cli.terminal import screen
     from perdure.cli.terminal_text import execution_name
 
     format = "json" if as_json else format
-    if (number is not None and not tokens) or (tokens and watch):
-        raise click.UsageError("--at needs --tokens, and --watch excludes it")
+    if watch and (tokens or number is not None):
+        raise click.UsageError(f"--watch shows what happens now; leave {'--tokens' if tokens else '--at'} out")
     with settings.client() as client:
         handle = execution_lookup.handle_of(client, settings, id)
         if tokens:
-            graph_commands.show_tokens(settings, handle.key, number, format)
+            graph_commands.show_tokens(handle, number, format)
             return
         if watch:
-            live_view.watch_execution(client, handle, threading.Event(), partial(graph_commands.captions_of, settings), format)
+            live_view.watch_execution(client, handle, threading.Event(), partial(graph_commands.captions_of, handle), format)
             return
-        seen, status, now_s = screen(), handle.status(), time.time()
+        seen, status, steps, programs, now_s = screen(), handle.status(), list["StepView"](), set[str](), time.time()
+        if number is not None:
+            record, traces = handle.record(number), handle.attempts(number)
+            status, steps, now_s = (
+                execution_views.past_status(status, record),
+                list(map(step_views.view_of_trace, traces)),
+                step_views.last_moment(record, traces),
+            )
+            programs = {execution_views.claimed_program(status)}  # whether one runs it now says nothing of then
+        elif format != "ids":
+            steps = handle.steps()
         if format == "table":
-            captions = graph_commands.captions_of(settings, status)
-            output.show_lines(execution_views.execution_head(status, execution_lookup.known_programs(client), now_s, captions.definition), seen)
-            output.show_tree(execution_views.step_tree(handle.steps(), now_s, seen.unicode, captions.captions), seen)
+            captions = graph_commands.captions_of(handle, status, number)
+            programs = programs or execution_lookup.known_programs(client)
+            output.show_lines(execution_views.execution_head(status, programs, now_s, captions.definition), seen)
+            output.show_tree(execution_views.step_tree(steps, now_s, seen.unicode, captions.captions), seen)
         elif format == "ids":
             click.echo(execution_name(status.key))
         else:
-            whole = {**output.as_data(status), "steps": [output.as_data(step) for step in handle.steps()]}
+            whole = {**output.as_data(status), "steps": [output.as_data(step) for step in steps]}
             click.echo(output.indented_json(whole) if format == "json" else output.compact_json(whole))
+
+
+@click.command("steps", cls=CliCommand)
+@id_argument
+@at_option
+@json_option
+@format_option()
+@click.pass_obj
+def steps(settings: GlobalOptions, /, *, id: str, number: int | None, as_json: bool, format: str) -> None:
+    """List the steps of an execution in the order of opening, each with all its attempts; in JSON also with its input and output."""
+    from perdure.cli import execution_lookup, output, step_views
+    from perdure.cli.terminal import screen
+
+    with settings.client() as client:
+        handle = execution_lookup.handle_of(client, settings, id)
+        found = handle.attempts(number)
+        now_s = time.time() if number is None else step_views.last_moment(handle.record(number), found)
+    if as_json or format == "json":
+        click.echo(output.indented_json(list(map(step_views.step_data, found))))
+    elif format == "jsonl":
+        click.echo("\n".join(output.compact_json(step_views.step_data(one)) for one in found), nl=bool(found))
+    elif format == "ids":
+        click.echo("\n".join(one.path for one in found), nl=bool(found))
+    else:
+        output.show_table(step_views.step_table(found, now_s), screen())
 
 
 @click.command("events", cls=CliCommand)

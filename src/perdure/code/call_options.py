@@ -70,12 +70,19 @@ TAKES: Mapping[str, frozenset[str]] = {
 class NamedWorkflow:
     """A workflow that is known by its name only, with options: what ``client.workflow("order")`` returns, for `client.start` and `client.run`.
 
-    With a `reference`, it is the version of a definition in the catalog that this names: what ``client.definition("invoice@^1")`` returns.
+    With a `reference`, it is the version of a definition in the catalog that this names: what ``client.definition("invoice@^1")`` returns. With a `document`,
+    it is that definition: what ``client.document(text)`` returns.
     """
 
     name: str
     calling: CallOptions = dataclasses.field(default_factory=CallOptions)
     reference: str = ""
+    document: bytes = b""
+
+    @property
+    def is_of_catalog(self) -> bool:
+        """Whether the service prepares the start: it finds what the definition calls in the catalog."""
+        return bool(self.reference or self.document)
 
     def with_(self, **options: Unpack[WithOptions]) -> NamedWorkflow:
         """Returns the same workflow with other options, those of `Workflow.with_`: ``client.start(client.workflow("order").with_(id="o1"), "o1", 500)``.

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
 from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, ListedKind, RolledBack, VersionDetails, VersionDiff
@@ -11,6 +12,7 @@ from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
 from perdure.service.catalog_records import DraftRecord
 from perdure.service.catalog_references import resolve_reference
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
+from perdure.service.execution_graphs import read_plan
 from perdure.service.execution_operations import StartRequest
 from perdure.service.page_cursors import page_limit
 from perdure.service.start_checks import checked_start
@@ -97,6 +99,16 @@ async def resolve(access: StoreAccess, tenant: str, reference: str) -> NamedVers
     """
     found = await resolve_reference(access.store, tenant, reference)
     return NamedVersion(found.definition.slug, found.version, found.hash, found.definition.enabled)
+
+
+async def graph(access: StoreAccess, tenant: str, reference: str) -> ShownGraph:
+    """The graph of the version that a reference names, as data: its plan, of which nothing has happened.
+
+    Raises:
+        BadValue: the text is no reference.
+        NotFound, Ambiguous: it names no version, or several.
+    """
+    return await read_plan(access, tenant, reference)
 
 
 async def diff(access: StoreAccess, tenant: str, before: str, after: str) -> VersionDiff:

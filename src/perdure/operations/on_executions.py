@@ -8,12 +8,15 @@ import msgspec
 from perdure.code.durations import whole_number
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
+from perdure.definitions.graph.execution_view import TokenCounts
+from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.service import bulk_requests, definition_views, execution_records, history, queries
 from perdure.service.bulk_requests import BulkFilter
 from perdure.service.callers import LOCAL, Caller
+from perdure.service.definition_views import CurrentDefinition
 from perdure.service.execution_details import ExecutionDetails
 from perdure.service.execution_details import execution_details as read_details
-from perdure.service.execution_graphs import ShownGraph, read_graph
+from perdure.service.execution_graphs import read_graph
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.execution_searches import narrowed_filter
 from perdure.service.history import EmittedValue
@@ -83,6 +86,27 @@ async def graph(access: StoreAccess, key: Key, at: int | None = None) -> ShownGr
         NotReplayable: it runs a definition, and its log does not replay over that.
     """
     return await read_graph(access, key, at)
+
+
+async def definition(access: StoreAccess, key: Key, at: int | None = None) -> CurrentDefinition:
+    """The definition that an execution runs by, in its canonical form: the present one or, with `at`, that of after an event of its log.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: it runs code, or has not begun, or its log has no such event, or has it no more.
+    """
+    return await definition_views.definition_of(access.store, key, at)
+
+
+async def tokens(access: StoreAccess, key: Key, at: int | None = None) -> TokenCounts:
+    """The tokens of an execution of a definition: its counter, open steps, waiting joins, applied keys and outputs. With `at`, as of that event of its log.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: it runs code, or had not begun, or its log has no such event, or has it no more.
+        NotReplayable: its log does not replay over its definition.
+    """
+    return await definition_views.read_tokens(access.store, key, at)
 
 
 async def summary(access: StoreAccess, key: Key) -> ListedExecution:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.core import log_format, views
-from perdure.core.errors import BadExpression, BadValue, NotFound
+from perdure.core import views
+from perdure.core.errors import BadExpression, BadValue
 from perdure.core.paths import Key
 from perdure.core.replay import LoadBlob, fold_events
 from perdure.core.views import StepView
@@ -16,9 +16,8 @@ from perdure.definitions.expr import template
 from perdure.definitions.format.dialect_rules import RULES
 from perdure.definitions.format.model import SOURCE_FIELDS
 from perdure.definitions.graph import execution_view
-from perdure.definitions.graph.execution_view import ExecutionView
+from perdure.definitions.graph.execution_view import ExecutionView, TokenCounts
 from perdure.definitions.graph.ir import IR, GraphNode
-from perdure.definitions.graph.operation_graph import OperationGraph, operation_graph
 from perdure.runtime.blob_loader import BlobCache
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.past_states import PastState, read_past
@@ -27,9 +26,11 @@ from perdure.stores.protocol import ReadOnlyStore
 
 T = TypeVar("T")
 
+OF_A_DEFINITION = "one of a definition that has begun; it is code, or has not begun"
+
 
 class CurrentDefinition(msgspec.Struct, frozen=True):
-    """The present definition of an execution and its hash."""
+    """The definition that an execution runs by, in its canonical form, and its hash. A patch replaces it."""
 
     hash: str
     document: dict[str, Any]
@@ -40,18 +41,17 @@ class CurrentDefinition(msgspec.Struct, frozen=True):
         return str(self.document.get("version", "1.0.0"))
 
 
-async def definition_of(store: ReadOnlyStore, key: Key) -> CurrentDefinition | None:
-    """The present definition of an execution; None if it runs code or has not begun.
+async def definition_of(store: ReadOnlyStore, key: Key, at: int | None = None) -> CurrentDefinition:
+    """The definition of an execution, now or after event `at` of its log.
 
     Raises:
         NotFound: there is no such execution.
+        BadValue: it runs code, or has not begun, or its log has no such event.
     """
-    found = await store.read(key)
-    if found is None:
-        raise NotFound(key)
-    blob = fold_events(key, log_format.decode_rows(found.payloads), found.head.root).definition
+    past = await read_past(store, key, at)
+    blob = past.fold().definition
     if blob is None:
-        return None
+        raise BadValue("execution", str(key), OF_A_DEFINITION)
     return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(store).get(blob.sha256)))
 
 
@@ -81,8 +81,22 @@ async def read_execution_view(store: ReadOnlyStore, key: Key, number: int | None
     """
     past = await read_past(store, key, number)
     if fold_events(key, past.events, past.head.root).definition is None:
-        raise BadValue("execution", str(key), "one of a definition that has begun; it is code, or has not begun")
+        raise BadValue("execution", str(key), OF_A_DEFINITION)
     return await view_of_past(store, past)
+
+
+async def read_tokens(store: ReadOnlyStore, key: Key, at: int | None = None) -> TokenCounts:
+    """The tokens of an execution of a definition, now or after event `at` of its log.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: it runs code, or had not begun by then, or its log has no such event.
+        NotReplayable: the log does not replay over the definition.
+    """
+    found = await read_execution_view(store, key, at)
+    if found is None:
+        raise BadValue("event", at, "one behind its beginning")
+    return found.tokens
 
 
 async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView | None:
@@ -92,22 +106,6 @@ async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView |
         NotReplayable: the log does not replay over the definition.
     """
     return await run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.position))
-
-
-async def read_operation_graph(store: ReadOnlyStore, key: Key, number: int | None = None) -> OperationGraph | None:
-    """The graph of the operations of an execution of code, now or after event `number` of its log; None if it is one of a definition.
-
-    Raises:
-        NotFound: there is no such execution.
-        BadValue: its log has no such event, or it has not begun.
-    """
-    past = await read_past(store, key, number)
-    if not past.events:
-        raise BadValue("execution", str(key), "one that has begun; there is nothing to draw yet")
-    whole = fold_events(key, past.events, past.head.root)
-    if whole.definition is not None:
-        return None
-    return operation_graph(whole if number is None else past.fold())
 
 
 async def run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import messages, views
+from perdure.core import messages, values, views
 from perdure.core.attributes import ShownAttributes, index_attributes, indexed_attribute_values
 from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
@@ -21,7 +21,7 @@ from perdure.service.queries import ExecutionStatus
 from perdure.service.resume_tokens import PendingApproval, pending_approvals
 from perdure.service.seed_statuses import SeedStatus, seed_status
 from perdure.service.store_access import StoreAccess
-from perdure.service.wire_types import EncodedInput, EncodedValue, Version
+from perdure.service.wire_types import EncodedInput, EncodedValue, Version, WorkflowInput, decoded_input
 
 
 class ExecutorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +103,14 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     trigger_type: str | None = None
     trigger_metadata: dict[str, Any] | None = None
     session_id: str | None = None
+
+    def decoded_input(self) -> WorkflowInput | None:
+        """The `variables` as arguments; None once they were removed with the log."""
+        return None if self.variables is None else decoded_input(self.variables, f"the input of {self.key}")
+
+    def decoded_result(self) -> Any:
+        """The `outputs` as a value; None before the end, and of an execution that has not completed."""
+        return None if self.outputs is None else values.decode(self.outputs, Any, f"the result of {self.key}")
 
 
 async def read_record(access: StoreAccess, key: Key, at: int | None, secret: bytes) -> ExecutionRecord:

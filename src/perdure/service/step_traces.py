@@ -17,7 +17,7 @@ from perdure.service.dead_letter_groups import step_name
 from perdure.service.definition_views import view_of_past
 from perdure.service.past_states import PastState, read_past
 from perdure.service.store_access import StoreAccess
-from perdure.service.wire_types import EncodedInput
+from perdure.service.wire_types import EncodedInput, WorkflowInput, decoded_input
 
 StepSeedStatus = Literal["pending", "running", "waiting_approval", "completed", "failed", "cancelled", "skipped"]
 
@@ -61,6 +61,14 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     input: EncodedInput | None
     output: Value | None
     attempts: list[StepAttempt]
+
+    def decoded_input(self) -> WorkflowInput | None:
+        """The arguments of a call or a child; None for anything else."""
+        return None if self.input is None else decoded_input(self.input, f"the input of {self.path}")
+
+    def decoded_output(self) -> Any:
+        """The output as a value; a large one is given as its blob, by name and size."""
+        return values.decode(self.output, Any, f"the output of {self.path}") if isinstance(self.output, bytes) else self.output
 
 
 class StepPage(msgspec.Struct, frozen=True):

@@ -1,9 +1,10 @@
 """Types of arguments and results that travel in another form than they have in Python."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
+from perdure.core import values
 from perdure.core.values import ENCODED_NONE
 
 T = TypeVar("T")
@@ -25,6 +26,24 @@ Version = Annotated[int, msgspec.Meta(extra={"version": True})]
 
 SecretText = Annotated[str, msgspec.Meta(extra={"secret": True})]
 """A secret that an operation shows once. It is never kept."""
+
+
+class WorkflowInput(NamedTuple):
+    """The arguments of a workflow or a step: those by position, and those by name."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def decoded_input(raw: bytes, what: str) -> WorkflowInput:
+    """Decodes the arguments of a workflow or a step.
+
+    Raises:
+        Undecodable: the bytes are none.
+    """
+    args, kwargs = values.decode(raw, tuple[list[Any], dict[str, Any]], what)
+    return WorkflowInput(tuple(args), kwargs)
+
 
 NOTHING: EncodedValue = ENCODED_NONE
 """The encoded value None."""

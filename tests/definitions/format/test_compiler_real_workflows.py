@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.definitions.graph.graph_drawing import mermaid_drawing, svg_drawing_of, text_drawing
+from perdure.definitions.graph.shown_graph import shown_graph
 from tests.definitions.format.short_definitions import compile_definition, compile_findings, definition, tool
 from tests.definitions.graph.ir_invariants import broken
 from tests.definitions.graph.svg_layout import overlapping
@@ -26,8 +27,8 @@ def test_a_business_workflow_compiles_and_can_be_drawn(graph: dict[str, Any]) ->
     ir = compile_definition(document)
     assert broken(ir) == []
     assert ids[graph["start"]] in {ir.nodes[number].id for number in ir.regions[0].entries}
-    assert len(text_drawing(ir).splitlines()) > len(ids) < len(mermaid_drawing(ir).splitlines())
-    assert overlapping(svg_drawing_of(ir), ir) == []
+    assert len(text_drawing(shown_graph(ir)).splitlines()) > len(ids) < len(mermaid_drawing(shown_graph(ir)).splitlines())
+    assert overlapping(svg_drawing_of(shown_graph(ir)), ir) == []
 
 
 def leading(graph: dict[str, Any], name: str, ids: dict[str, str]) -> Any:
@@ -48,4 +49,4 @@ def test_a_scientific_workflow_compiles_and_can_be_drawn(path: Path) -> None:
     assert broken(ir) == []
     assert len(ir.edges) == sum(len(task["parents"]) for task in tasks)
     assert {node.id for number, node in enumerate(ir.nodes) if number in ir.regions[0].entries} == {ids[task["id"]] for task in tasks if not task["parents"]}
-    assert overlapping(svg_drawing_of(ir), ir) == []
+    assert overlapping(svg_drawing_of(shown_graph(ir)), ir) == []

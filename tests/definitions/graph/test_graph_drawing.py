@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import BadDefinition
 from perdure.definitions.graph.graph_drawing import mermaid_drawing, svg_drawing_of, text_drawing, text_width
-from perdure.definitions.graph.graph_picture import STATE_SIGNS, PictureState, condition_text, edge_labels, make_picture, step_detail, step_modifiers
+from perdure.definitions.graph.graph_picture import STATE_SIGNS, make_picture
 from perdure.definitions.graph.ir import IR, GraphNode
+from perdure.definitions.graph.shown_graph import PictureState, shown_graph
+from perdure.definitions.graph.step_texts import condition_text, edge_labels, step_detail, step_modifiers
 from perdure.definitions.graph.svg_drawing import DARK_COLORS, FAINT_COLORS, GROUND_COLORS, INK_COLORS, LIGHT_COLORS, LayoutLink, lay_out_graph
 from tests.definitions.format.short_definitions import compile_definition, definition, do, tool
 from tests.definitions.format.test_compiler_random import nests, structures
@@ -83,7 +85,7 @@ d 1.0.0  13 steps, order ports
 
 
 def test_a_plan_in_a_terminal() -> None:
-    assert text_drawing(compile_definition(RELEASE)) == PLAN
+    assert text_drawing(shown_graph(compile_definition(RELEASE))) == PLAN
 
 
 ACTUAL = """\
@@ -110,17 +112,17 @@ ACTUAL = """\
 
 def test_what_has_come_of_it_in_a_terminal() -> None:
     ir = compile_definition(RELEASE)
-    assert ACTUAL in text_drawing(ir, STATES, taken(ir, "start-poll", "poll-poll", "poll-check", "check-ship", "check-tell"))
+    assert ACTUAL in text_drawing(shown_graph(ir, STATES, taken(ir, "start-poll", "poll-poll", "poll-check", "check-ship", "check-tell")))
 
 
 def test_lines_are_no_wider_than_the_terminal() -> None:
     wide = definition("listed", tool("説明" * 30, name="説明" * 40), tool("b", when={"ref": "@input." + "x" * 300}))
-    assert all(text_width(line) <= 40 for line in text_drawing(compile_definition(wide), columns=40).splitlines())
+    assert all(text_width(line) <= 40 for line in text_drawing(shown_graph(compile_definition(wide)), columns=40).splitlines())
 
 
 @pytest.mark.slow
 def test_a_terminal_shows_the_first_of_thousands() -> None:
-    lines = text_drawing(compile_definition(definition("listed", *(tool(f"s{number}") for number in range(5000))))).splitlines()
+    lines = text_drawing(shown_graph(compile_definition(definition("listed", *(tool(f"s{number}") for number in range(5000)))))).splitlines()
     assert lines[-1] == "… and 4,700 more"
     assert len(lines) < 700
 
@@ -130,8 +132,8 @@ def test_what_is_deeply_nested_is_cut() -> None:
     for number in range(40):
         steps = do(f"b{number}", steps)
     ir = compile_definition(definition("listed", steps))
-    assert "…" in text_drawing(ir)
-    assert ET.fromstring(svg_drawing_of(ir)) is not None
+    assert "…" in text_drawing(shown_graph(ir))
+    assert ET.fromstring(svg_drawing_of(shown_graph(ir))) is not None
 
 
 FLOWCHART = """\
@@ -151,12 +153,12 @@ flowchart TD
 
 def test_a_plan_as_mermaid() -> None:
     steps = tool("a", next=["t"]), {"id": "t", "test": {"ref": "@input.x"}, "next": {"true": ["b"], "false": {"to": ["a"], "max": 3}}}, do("b", tool("x"))
-    assert mermaid_drawing(compile_definition(definition("ports", *steps))) == FLOWCHART
+    assert mermaid_drawing(shown_graph(compile_definition(definition("ports", *steps)))) == FLOWCHART
 
 
 def test_what_has_come_of_it_as_mermaid() -> None:
     ir = compile_definition(RELEASE)
-    found = mermaid_drawing(ir, STATES, taken(ir, "start-poll", "check-ship"))
+    found = mermaid_drawing(shown_graph(ir, STATES, taken(ir, "start-poll", "check-ship")))
     assert 'n0["✓ start<br/>tool T"]' in found
     assert "n0 ==> n1" in found and 'n2 ==>|"true"| b3' in found and 'n2 -->|"true"| b9' in found
     assert re.search(r"class n0,n1,n2,b4,n5 completed$", found, re.MULTILINE)
@@ -180,14 +182,14 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_names_are_never_taken_for_markup(name: str) -> None:
     ir = compile_definition(definition("ports", tool("a", name=name, next=[{"when": {"ref": "@self", "eq": name}, "to": ["b"]}]), tool("b", name=name)))
-    lines = mermaid_drawing(ir).splitlines()
+    lines = mermaid_drawing(shown_graph(ir)).splitlines()
     node = r'    n\d\["[^"<>`&{}]*(<br/>[^"<>`&{}]*)*"\]'
     assert [
         re.fullmatch(pattern, line) is not None for pattern, line in zip(["flowchart TD", node, node, r'    n0 -->\|"[^"<>`&{}]*"\| n1'], lines, strict=True)
     ] == [True] * 4
-    drawn = ET.fromstring(svg_drawing_of(ir).encode())
+    drawn = ET.fromstring(svg_drawing_of(shown_graph(ir)).encode())
     assert {element.tag.rpartition("}")[2] for element in drawn.iter()} == {"svg", "title", "style", "rect", "defs", "marker", "path", "g", "text"}
-    assert len(text_drawing(ir).splitlines()) == 5
+    assert len(text_drawing(shown_graph(ir)).splitlines()) == 5
 
 
 @pytest.mark.slow
@@ -195,13 +197,13 @@ def test_mermaid_stays_below_what_mermaid_takes() -> None:
     layers = [
         tool(f"s{number}", next=[f"s{after}" for after in range(number // 10 * 10 + 10, number // 10 * 10 + 20) if after < 1000]) for number in range(1000)
     ]
-    lines = mermaid_drawing(compile_definition(definition("ports", *layers))).splitlines()
+    lines = mermaid_drawing(shown_graph(compile_definition(definition("ports", *layers)))).splitlines()
     assert sum("-->" in line for line in lines) < 500
     assert re.search(r'left_out\["… 700 more steps and [\d.,]+ more edges"\]', lines[-1])
 
 
 def test_svg_shows_each_step_and_when_edges_are_taken() -> None:
-    drawn = ET.fromstring(svg_drawing_of(compile_definition(RELEASE)))
+    drawn = ET.fromstring(svg_drawing_of(shown_graph(compile_definition(RELEASE))))
     words = [element.text for element in drawn.iter("{http://www.w3.org/2000/svg}text")]
     assert {"start", "poll", "check", "ship", "roll_back", "then", "on error", "fail tried & <failed>", "each @input.people, 5 at a time"} <= set(words)
     assert {"true", "false ≤ 3", "otherwise", "@self.pending ≤ 20", "max"} <= set(words)
@@ -210,7 +212,7 @@ def test_svg_shows_each_step_and_when_edges_are_taken() -> None:
 
 def test_svg_shows_what_has_come_of_it() -> None:
     ir = compile_definition(RELEASE)
-    drawn = ET.fromstring(svg_drawing_of(ir, STATES, taken(ir, "start-poll", "poll-poll", "check-tell")))
+    drawn = ET.fromstring(svg_drawing_of(shown_graph(ir, STATES, taken(ir, "start-poll", "poll-poll", "check-tell"))))
     groups = {group[0].text: group.get("class") for group in drawn.iter("{http://www.w3.org/2000/svg}g")}
     assert groups["ship: performing"] == "block performing" and groups["tell: skipped"] == "block skipped" and groups["arm64: not reached"] == "box not_reached"
     ways = [str(path.get("class")) for path in drawn.iter("{http://www.w3.org/2000/svg}path")]
@@ -220,7 +222,7 @@ def test_svg_shows_what_has_come_of_it() -> None:
 
 
 def test_blocks_are_boxes_around_what_stands_in_them() -> None:
-    boxes = rectangles(svg_drawing_of(compile_definition(RELEASE)))
+    boxes = rectangles(svg_drawing_of(shown_graph(compile_definition(RELEASE))))
     for outer, inner in [("ship", "build"), ("build", "amd64"), ("build", "arm64"), ("push", "roll_back"), ("ship", "push"), ("tell", "mail")]:
         x, y, right, bottom = boxes[outer]
         inner_x, inner_y, inner_right, inner_bottom = boxes[inner]
@@ -229,7 +231,7 @@ def test_blocks_are_boxes_around_what_stands_in_them() -> None:
 
 @pytest.mark.slow
 def test_svg_of_thousands_says_what_is_left_out() -> None:
-    drawn = svg_drawing_of(compile_definition(definition("listed", *(tool(f"s{number}") for number in range(3000)))))
+    drawn = svg_drawing_of(shown_graph(compile_definition(definition("listed", *(tool(f"s{number}") for number in range(3000))))))
     assert "… and 2,000 more steps" in drawn
 
 
@@ -242,9 +244,9 @@ def test_any_graph_can_be_drawn_without_overlaps(document: dict[str, Any], state
     except BadDefinition:
         return
     overlay = {node.id: states[number % len(states)] for number, node in enumerate(ir.nodes)}
-    assert all(node.id in text_drawing(ir, overlay) for node in ir.nodes)
-    assert mermaid_drawing(ir, overlay).count("subgraph ") == len(re.findall(r"^ *end$", mermaid_drawing(ir, overlay), re.MULTILINE))
-    assert overlapping(svg_drawing_of(ir, overlay), ir) == []
+    assert all(node.id in text_drawing(shown_graph(ir, overlay)) for node in ir.nodes)
+    assert mermaid_drawing(shown_graph(ir, overlay)).count("subgraph ") == len(re.findall(r"^ *end$", mermaid_drawing(shown_graph(ir, overlay)), re.MULTILINE))
+    assert overlapping(svg_drawing_of(shown_graph(ir, overlay)), ir) == []
 
 
 @st.composite
@@ -361,7 +363,7 @@ def test_when_an_edge_is_taken(following: Any, expected: list[str]) -> None:
 
 def test_several_edges_between_two_steps_are_one_line() -> None:
     steps = {"id": "a", "approve": {"title": "?"}, "next": {"approved": ["b"], "rejected": ["b"], "timeout": ["b"]}}, tool("b")
-    (line,) = make_picture(compile_definition(definition("ports", *steps))).groups[0].lines
+    (line,) = make_picture(shown_graph(compile_definition(definition("ports", *steps)))).groups[0].lines
     assert line.label == "approved / rejected / timeout"
 
 

@@ -10,7 +10,8 @@ from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
 from perdure.definitions.graph import graph_drawing, operation_graph
 from perdure.definitions.graph.operation_graph import OperationGraph
-from perdure.service.definition_views import read_operation_graph
+from perdure.definitions.graph.shown_graph import shown_graph
+from perdure.service.past_states import read_past
 from perdure.testing.runs import Run
 from perdure.testing.world import World
 
@@ -59,9 +60,7 @@ async def fails(ctx: Context) -> None:
 
 
 def graph_of(world: World, run: Run[None], number: int | None = None) -> OperationGraph:
-    found = world.call(read_operation_graph(world.access.store, run.key, number))
-    assert found is not None
-    return found
+    return operation_graph.operation_graph(world.call(read_past(world.access.store, run.key, number)).fold())
 
 
 def follows(graph: OperationGraph) -> list[tuple[str, str]]:
@@ -108,10 +107,10 @@ def test_failures_attempts_and_approvals_are_seen_in_every_format(slow: World) -
     slow.skip("1m")
     graph = graph_of(slow, run)
     assert list(graph.states.values()) == ["failed", "waiting_approval"]
-    text = graph_drawing.text_drawing(graph.ir, graph.states, graph.taken)
+    text = graph_drawing.text_drawing(shown_graph(graph.ir, graph.states, graph.taken))
     assert text.splitlines()[0] == f"fails/{run.id}  2 steps" and "2 attempts" in text and "(waiting for approval)" in text
-    assert "==>" in graph_drawing.mermaid_drawing(graph.ir, graph.states, graph.taken)
-    assert "2 attempts" in graph_drawing.svg_drawing_of(graph.ir, graph.states, graph.taken)
+    assert "==>" in graph_drawing.mermaid_drawing(shown_graph(graph.ir, graph.states, graph.taken))
+    assert "2 attempts" in graph_drawing.svg_drawing_of(shown_graph(graph.ir, graph.states, graph.taken))
 
 
 def test_at_an_event_it_is_as_it_was_then(slow: World) -> None:
@@ -122,7 +121,7 @@ def test_at_an_event_it_is_as_it_was_then(slow: World) -> None:
     with pytest.raises(BadValue, match="one of its log, 1 to"):
         graph_of(slow, run, 1_000)
     with pytest.raises(NotFound):
-        slow.call(read_operation_graph(slow.access.store, Key("default", "in_sequence", "none")))
+        slow.call(read_past(slow.access.store, Key("default", "in_sequence", "none")))
 
 
 def test_a_large_execution_is_drawn_in_time(slow: World) -> None:
@@ -135,4 +134,4 @@ def test_a_large_execution_is_drawn_in_time(slow: World) -> None:
     slow.skip("1h")
     graph = graph_of(slow, run)
     assert len(graph.ir.nodes) == 400 and len(graph.ir.edges) == 3 * 100 * operation_graph.EDGES_MAX
-    assert "and 100 more" in graph_drawing.text_drawing(graph.ir, graph.states, graph.taken)
+    assert "and 100 more" in graph_drawing.text_drawing(shown_graph(graph.ir, graph.states, graph.taken))

@@ -19,8 +19,9 @@ from perdure.definitions.expr.condition import CompiledCondition
 from perdure.definitions.expr.template import Template
 from perdure.definitions.graph import execution_view, graph_drawing
 from perdure.definitions.graph.execution_view import ExecutionView
-from perdure.definitions.graph.graph_picture import MOST_ACTIVE, STATE_SIGNS, STATE_WORDS
+from perdure.definitions.graph.graph_picture import STATE_SIGNS, STATE_WORDS
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.definitions.graph.shown_graph import MOST_ACTIVE, shown_graph
 from perdure.testing.replay_check import replay_differences, run_generator
 from tests.proof.definitions.log_facts import Payload
 
@@ -139,7 +140,7 @@ def _of_operations(shown: ExecutionView, execution: Execution) -> Iterator[str]:
 
 def _of_picture(shown: ExecutionView) -> Iterator[str]:
     """The picture has for each node its sign and the word of its state."""
-    lines = graph_drawing.text_drawing(shown.ir, shown.states, shown.taken, 400).splitlines()
+    lines = graph_drawing.text_drawing(shown_graph(shown.ir, shown.states, shown.taken), 400).splitlines()
     for node in shown.ir.nodes if len(shown.ir.nodes) <= 100 else ():
         state = shown.states.get(node.id, "not_reached")
         word = "" if state in ("completed", "not_reached") else f"({STATE_WORDS.get(state, state)})"

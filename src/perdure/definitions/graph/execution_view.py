@@ -20,13 +20,13 @@ from perdure.core.operations import CallOperation, Failure, KeepOperation, Opera
 from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.replay import LoadBlob, replay_program
 from perdure.core.views import StepState, StepView
-from perdure.definitions.graph.graph_picture import MOST_ACTIVE, PictureState
 from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.definitions.graph.graph_run import Passage, PassageRecord
 from perdure.definitions.graph.graph_verbs import new_graph_program
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.ir import IR, GraphNode
 from perdure.definitions.graph.plan import GraphPlan, takes_edge
+from perdure.definitions.graph.shown_graph import MOST_ACTIVE, PictureState
 from perdure.definitions.graph.step_kind import Kind
 from perdure.definitions.graph.token_walk import NodeSettled, TokenWalk
 

@@ -13,7 +13,7 @@ For a terminal, steps are listed from top to bottom, each with the steps that it
 
 import string
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from perdure.definitions.graph import svg_drawing
 from perdure.definitions.graph.graph_picture import (
@@ -22,13 +22,9 @@ from perdure.definitions.graph.graph_picture import (
     GraphPicture,
     PictureEdge,
     PictureGroup,
-    PictureState,
     make_picture,
-    step_detail,
-    step_modifiers,
-    step_title,
 )
-from perdure.definitions.graph.ir import IR
+from perdure.definitions.graph.shown_graph import PictureState, ShownGraph, step_title
 
 DEPTH_MAX = 24
 NAMED_MAX = 6
@@ -37,9 +33,8 @@ NAMES_WIDTH_MAX = 32
 
 def render_text(picture: GraphPicture, columns: int) -> str:
     """Returns the picture as text, with lines cut to `columns`."""
-    ir = picture.ir
-    steps = f"{len(ir.nodes)} step{'' if len(ir.nodes) == 1 else 's'}"
-    order = f", order {ir.order}" if ir.hash else ""  # the operations of code have no definition, and so no order of it
+    count = len(picture.graph.nodes)
+    steps, order = f"{count} step{'' if count == 1 else 's'}", f", order {picture.graph.order}" if picture.graph.order else ""
     lines = [f"{picture_title(picture)}  {steps}{order}", "", *_text_group(picture, picture.groups[0], 0)]
     if picture.left_out:
         lines.append(f"… and {picture.left_out:,} more")
@@ -48,7 +43,7 @@ def render_text(picture: GraphPicture, columns: int) -> str:
 
 def picture_title(picture: GraphPicture) -> str:
     """Returns the title of the picture."""
-    return f"{picture.ir.name} {picture.ir.version}".strip()
+    return f"{picture.graph.name} {picture.graph.version}".strip()
 
 
 def text_width(text: str) -> int:
@@ -73,7 +68,7 @@ def _text_group(picture: GraphPicture, group: PictureGroup, depth: int) -> Itera
     leading: dict[int, list[PictureEdge]] = {}
     for line in group.lines:
         leading.setdefault(line.source, []).append(line)
-    names = [step_title(picture.ir.nodes[number]) for number in group.steps]
+    names = [step_title(picture.graph.nodes[number]) for number in group.steps]
     column = min(max(map(text_width, names), default=0), NAMES_WIDTH_MAX)
     for position, number in enumerate(group.steps):
         lines = leading.get(number, [])
@@ -84,12 +79,12 @@ def _text_group(picture: GraphPicture, group: PictureGroup, depth: int) -> Itera
 
 
 def _text_step(picture: GraphPicture, number: int, name: str, column: int) -> str:
-    node = picture.ir.nodes[number]
+    node = picture.graph.nodes[number]
     sign, said = "○", ""
     if not picture.is_plan:
         state = picture.states[number]
         sign, said = STATE_SIGNS[state], f"  ({STATE_WORDS.get(state, state)})" if state not in ("completed", "not_reached") else ""
-    what = " · ".join([step_detail(node), *step_modifiers(node)])
+    what = " · ".join([node.detail, *node.modifiers])
     return f"{sign} {name}{' ' * max(column - text_width(name), 0)}  {what}{said}"
 
 
@@ -109,7 +104,7 @@ def _text_edges(picture: GraphPicture, lines: Sequence[PictureEdge]) -> Iterator
     """Yields a line for each case in which a step leads on."""
     cases: dict[tuple[str, bool, bool], list[str]] = {}
     for line in lines:
-        cases.setdefault((line.label, line.back, line.taken), []).append(step_title(picture.ir.nodes[line.target]))
+        cases.setdefault((line.label, line.back, line.taken), []).append(step_title(picture.graph.nodes[line.target]))
     for position, ((label, back, taken), targets) in enumerate(cases.items()):
         corner = "╰" if position == len(cases) - 1 else "├"
         arrow = "↺" if back else "⇒" if taken else "→"
@@ -187,15 +182,15 @@ def _mermaid_list(picture: GraphPicture, region: int) -> Iterator[str]:
 
 
 def _mermaid_steps(picture: GraphPicture, group: PictureGroup, region: int) -> Iterator[str]:
-    ir = picture.ir
+    nodes, regions = picture.graph.nodes, picture.graph.regions
     inside: dict[int, list[int]] = {}
     for number in group.steps:
-        inside.setdefault(ir.nodes[number].region, []).append(number)
+        inside.setdefault(nodes[number].region, []).append(number)
     cycles: dict[int, set[int]] = {}
     for found in inside:
         while found != region:
-            cycles.setdefault(ir.regions[found].parent, set()).add(found)
-            found = ir.regions[found].parent
+            cycles.setdefault(regions[found].parent, set()).add(found)
+            found = regions[found].parent
     waiting: list[tuple[int, int, bool]] = [(region, 0, False)]
     while waiting:
         current, depth, closes = waiting.pop()
@@ -203,7 +198,7 @@ def _mermaid_steps(picture: GraphPicture, group: PictureGroup, region: int) -> I
             yield "    " * (depth - 1) + "end"
             continue
         if current != region:
-            most = ir.regions[current].max
+            most = regions[current].max
             yield "    " * (depth - 1) + f'subgraph c{current}["{mermaid_escaped(f"{LOOP_SIGN} at most {most} iterations" if most else LOOP_SIGN)}"]'
             waiting.append((current, depth, True))
         for number in inside.get(current, ()):
@@ -212,9 +207,9 @@ def _mermaid_steps(picture: GraphPicture, group: PictureGroup, region: int) -> I
 
 
 def _mermaid_step(picture: GraphPicture, number: int) -> Iterator[str]:
-    node = picture.ir.nodes[number]
+    node = picture.graph.nodes[number]
     sign = "" if picture.is_plan else f"{STATE_SIGNS[picture.states[number]]} "
-    texts = [mermaid_escaped(text) for text in (f"{sign}{step_title(node)}", step_detail(node), *step_modifiers(node))]
+    texts = [mermaid_escaped(text) for text in (f"{sign}{step_title(node)}", node.detail, *node.modifiers)]
     if not _is_block(picture, number):
         opening, closing = MERMAID_SHAPES.get(node.kind, ("[", "]"))
         yield f'n{number}{opening}"{"<br/>".join(texts)}"{closing}'
@@ -252,21 +247,16 @@ MERMAID_STEPS_MAX = 300
 SVG_STEPS_MAX = 1000
 
 
-def text_drawing(
-    ir: IR, states: Mapping[str, PictureState] | None = None, taken: Collection[int] = (), columns: int = 100, steps_max: int = TEXT_STEPS_MAX
-) -> str:
-    """The graph for a terminal, no wider than `columns`, at most `steps_max` of its steps.
-
-    With `states`, of steps by their ids (a step without one was not reached), and `taken`, the numbers of the edges that were taken, it shows its state.
-    """
-    return render_text(make_picture(ir, states, taken, steps_max), columns)
+def text_drawing(graph: ShownGraph, columns: int = 100, steps_max: int = TEXT_STEPS_MAX) -> str:
+    """The graph for a terminal, no wider than `columns`, at most `steps_max` of its steps."""
+    return render_text(make_picture(graph, steps_max), columns)
 
 
-def mermaid_drawing(ir: IR, states: Mapping[str, PictureState] | None = None, taken: Collection[int] = (), steps_max: int = MERMAID_STEPS_MAX) -> str:
-    """The graph as a Mermaid flowchart; blocks and cycles are subgraphs. Arguments as for `text`."""
-    return render_mermaid(make_picture(ir, states, taken, steps_max))
+def mermaid_drawing(graph: ShownGraph, steps_max: int = MERMAID_STEPS_MAX) -> str:
+    """The graph as a Mermaid flowchart; blocks and cycles are subgraphs."""
+    return render_mermaid(make_picture(graph, steps_max))
 
 
-def svg_drawing_of(ir: IR, states: Mapping[str, PictureState] | None = None, taken: Collection[int] = (), steps_max: int = SVG_STEPS_MAX) -> str:
-    """The graph as an SVG document of its own, to be read on light and dark ground; blocks are boxes. Arguments as for `text`."""
-    return svg_drawing.render_svg(make_picture(ir, states, taken, steps_max))
+def svg_drawing_of(graph: ShownGraph, steps_max: int = SVG_STEPS_MAX) -> str:
+    """The graph as an SVG document of its own, to be read on light and dark ground; blocks are boxes."""
+    return svg_drawing.render_svg(make_picture(graph, steps_max))

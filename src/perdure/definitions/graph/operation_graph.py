@@ -13,8 +13,8 @@ from typing import NamedTuple
 from perdure.core.execution import Execution
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.views import StepView, step_views
-from perdure.definitions.graph.graph_picture import MOST_ACTIVE, PictureState
 from perdure.definitions.graph.ir import IR, GraphEdge, GraphNode, GraphRegion
+from perdure.definitions.graph.shown_graph import MOST_ACTIVE, PictureState
 
 EDGES_MAX = 20
 """To an operation that follows more operations than this, only those that settled last lead: two rows of a thousand would have a million edges."""

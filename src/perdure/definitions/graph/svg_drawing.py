@@ -16,11 +16,8 @@ from perdure.definitions.graph.graph_picture import (
     GraphPicture,
     PictureEdge,
     PictureGroup,
-    PictureState,
-    step_detail,
-    step_modifiers,
-    step_title,
 )
+from perdure.definitions.graph.shown_graph import PictureState, step_title
 
 FONT = "ui-sans-serif, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
 
@@ -449,7 +446,7 @@ def render_svg(picture: GraphPicture) -> str:
     legend = list(_legend(picture))
     width = max(layout.width, sum(part[1] for part in legend)) + 2 * MARGIN
     height = layout.height + 2 * MARGIN + (LINE_PX + 8 if legend else 0)
-    name = f"{picture.ir.name} {picture.ir.version}".strip()
+    name = f"{picture.graph.name} {picture.graph.version}".strip()
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
         f"<title>{xml_escaped(name)}</title>",
@@ -486,10 +483,9 @@ def label_size(label: str) -> tuple[float, float] | None:
 
 def box_texts(picture: GraphPicture, number: int) -> list[str]:
     """Returns the texts in a box."""
-    node = picture.ir.nodes[number]
-    found = [step_title(node), step_detail(node), *step_modifiers(node)]
-    hidden = sum(len(picture.ir.regions[region].nodes) for region in (*node.bodies, *((node.on_error,) if isinstance(node.on_error, int) else ())))
-    if hidden and not any(picture.groups[region].steps for region in picture.inside.get(number, ())):
+    node = picture.graph.nodes[number]
+    found = [step_title(node), node.detail, *node.modifiers]
+    if hidden := picture.hidden.get(number, 0):
         found.append(f"… {hidden} steps inside")
     return found
 
@@ -517,7 +513,7 @@ def _lists(sheet: _Sheet) -> Iterator[str]:
 
 
 def _box(sheet: _Sheet, number: int, at: Point) -> Iterator[str]:
-    picture, size, node = sheet.picture, sheet.sizes[number], sheet.picture.ir.nodes[number]
+    picture, size, node = sheet.picture, sheet.sizes[number], sheet.picture.graph.nodes[number]
     state: PictureState = "not_reached" if picture.is_plan else picture.states[number]
     kind = "block" if sheet.inner(number) else "box"
     round_px = 14 if node.kind in ("return", "fail") else 5
