@@ -292,7 +292,7 @@ class AsyncHandle(Generic[R_co]):
             BadDefinition: the change does not apply, or its result is not valid.
         """
         async with with_timeout(timeout, f"the patch of {self.key}"):
-            changed, definition = (None, change.graph.definition or b"") if isinstance(change, Definition) else (change, None)
+            changed, definition = _change_and_definition(change)
             return await self._access.call(on_execution_changes.patch, self.key, changed, definition, base=base, reason=reason, wait=wait)
 
     async def withdraw_patches(self) -> int:
@@ -354,7 +354,14 @@ class AsyncHandle(Generic[R_co]):
         await self._access.call(on_execution_changes.preset, self.key, step, values.encode(value, f"the result of {step}"))
 
     async def plan(
-        self, verb: PlannedVerb, *, undo: bool = True, from_step: str | None = None, step: str = "", change: Any = None, base: str = ""
+        self,
+        verb: PlannedVerb,
+        *,
+        undo: bool = True,
+        from_step: str | None = None,
+        step: str = "",
+        change: Definition | Change | None = None,
+        base: str = "",
     ) -> ChangePlan:
         """Says what a command would do to this execution, and changes nothing: ``(await handle.plan("retry", from_step="pay")).repeated``.
 
@@ -363,11 +370,17 @@ class AsyncHandle(Generic[R_co]):
         Raises:
             HasEnded, BadValue, BadDefinition: the command would be refused for the same reason.
         """
-        given: dict[str, Any] = {"undo": undo, "from_step": from_step, "step": step, "change": change, "base": base}
+        changed, definition = _change_and_definition(change)
+        given: dict[str, Any] = {"undo": undo, "from_step": from_step, "step": step, "change": changed, "definition": definition, "base": base}
         return await self._access.call(on_execution_changes.plan, self.key, verb, **given)
 
     def _new_id(self, id: str | None) -> str:
         return uuid4().hex if id is None else checked_name(id, "id")
+
+
+def _change_and_definition(change: Definition | Change | None) -> tuple[Change | None, bytes | None]:
+    """A change of a definition and a whole new one, of which a patch has one."""
+    return (None, change.graph.definition or b"") if isinstance(change, Definition) else (change, None)
 
 
 def name_of(workflow: Workflow[..., Any] | str) -> str:

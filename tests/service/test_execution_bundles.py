@@ -17,7 +17,7 @@ BUNDLE = Bundle(
 
 @pytest.mark.parametrize(("secret", "signed"), [(b"", False), (SECRET, True)])
 def test_what_was_written_is_read_again(secret: bytes, signed: bool) -> None:
-    assert decode_bundle(encode_bundle(BUNDLE, secret), secret) == BundleFile(BUNDLE, signed)
+    assert decode_bundle(encode_bundle(BUNDLE, secret), secret) == BundleFile(BUNDLE, signed, bool(secret))
 
 
 @pytest.mark.parametrize("secret", [b"", SECRET])

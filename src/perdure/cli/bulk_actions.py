@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from perdure.cli import exit_codes, terminal_text
+from perdure.cli import exit_codes, plan_views, terminal_text
 from perdure.cli.execution_lookup import ids_of
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.shared_options import GlobalOptions
@@ -21,6 +21,7 @@ from perdure.core.attribute_filter import parse_filter
 from perdure.core.errors import PerdureError
 from perdure.core.paths import Key
 from perdure.service import bulk_requests
+from perdure.service.change_plans import ChangePlan
 from perdure.service.dead_letter_groups import DeadLetterGroup
 from perdure.sync_client import BulkResult, Client, Handle, Selection
 
@@ -34,12 +35,14 @@ class BulkAction(NamedTuple):
     """A command on executions.
 
     `verb` is its name, `do` performs it on one execution, `do_all` on a batch (None: one by one there, too), and `said` is what is printed of each in a batch.
+    `plan` says what it would do to one (None: that is not known beforehand).
     """
 
     verb: str
     do: Callable[[Client, Handle[Any]], None]
     do_all: Callable[[Selection], BulkResult] | None
     said: str
+    plan: Callable[[Handle[Any]], ChangePlan] | None = None
 
 
 def run_on_executions(settings: GlobalOptions, given: Mapping[str, Any], action: BulkAction) -> None:
@@ -64,7 +67,9 @@ def run_on_executions(settings: GlobalOptions, given: Mapping[str, Any], action:
 def _action_on(get: Callable[[T], Handle[Any]], client: Client, given: Mapping[str, Any], action: BulkAction) -> Callable[[T], None]:
     def act(thing: T) -> None:
         handle = get(thing)
-        if given["dry_run"]:
+        if given["dry_run"] and action.plan is not None:
+            plan_views.print_plan(action.plan(handle), dry_run_text(action.verb))
+        elif given["dry_run"]:
             click.echo(f"{execution_name(handle.key)} {dry_run_text(action.verb)}")
         else:
             action.do(client, handle)

@@ -13,7 +13,6 @@ from perdure.cli.shared_options import GlobalOptions, format_option, id_argument
 if TYPE_CHECKING:
     from perdure.cli.targets import TargetCode
     from perdure.service.replay_checks import ReplayCheck, ReplayFilter
-if TYPE_CHECKING:
     from perdure.service.verification import VerificationFinding
 
 
@@ -88,7 +87,7 @@ def verify(settings: GlobalOptions, /, *, ids: tuple[str, ...], as_json: bool, f
     from perdure.cli import check_reports, output
     from perdure.cli.terminal_text import execution_name
 
-    count, found = asyncio.run(_verified(settings, ids))
+    count, found = asyncio.run(_verified(settings, ids)) if settings.server_url() is None else _verified_by_server(settings, ids)
     damaged = list(dict.fromkeys(execution_name(one.key) for one in found if one.key is not None and one.level == "damage"))
     form = "json" if as_json else format
     if form == "table":
@@ -97,6 +96,14 @@ def verify(settings: GlobalOptions, /, *, ids: tuple[str, ...], as_json: bool, f
         output.print_list(form, damaged, found, output.no_table)
     if any(one.level == "damage" for one in found):
         raise CommandExit(ExitCode.FINDINGS)
+
+
+def _verified_by_server(settings: GlobalOptions, ids: tuple[str, ...]) -> tuple[int | None, list[VerificationFinding]]:
+    from perdure.cli.execution_lookup import ids_of
+
+    with settings.client() as client:
+        keys = [client.find(text, tenant=settings.tenant) for text in ids_of(ids)]
+        return len(keys) or None, client.upkeep.verify(*keys)
 
 
 async def _verified(settings: GlobalOptions, ids: tuple[str, ...]) -> tuple[int, list[VerificationFinding]]:

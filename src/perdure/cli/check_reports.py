@@ -58,8 +58,8 @@ UNREFERENCED_SHOWN = 20
 """How many unreferenced blobs are listed."""
 
 
-def show_verification(count: int, found: Sequence[VerificationFinding]) -> None:
-    """Prints findings of a verification, damage first."""
+def show_verification(count: int | None, found: Sequence[VerificationFinding]) -> None:
+    """Prints findings of a verification of `count` executions (None: of all that a server has), damage first."""
     useless = [one for one in found if one.kind == "unreferenced"]
     for one in sorted(found, key=lambda one: one.level):
         if one.kind != "unreferenced" or one in useless[:UNREFERENCED_SHOWN]:
@@ -71,4 +71,4 @@ def show_verification(count: int, found: Sequence[VerificationFinding]) -> None:
     damaged = sum(one.level == "damage" for one in found)
     said = f"{damaged:,} damaged" if damaged else "their records agree" if count != 1 else "its records agree"
     notes = f", {terminal_text.count(len(found) - damaged, 'note')}" if len(found) > damaged else ""
-    click.echo(f"{terminal_text.count(count, 'execution')}: {said}{notes}")
+    click.echo(f"{'all executions' if count is None else terminal_text.count(count, 'execution')}: {said}{notes}")

@@ -26,9 +26,8 @@ from perdure.cli.shared_options import (
 )
 
 if TYPE_CHECKING:
+    from perdure.service.change_plans import ChangePlan
     from perdure.sync_client import Client, Handle, Selection
-if TYPE_CHECKING:
-    from perdure.sync_client import Client, Handle
 
 
 @click.command("send", cls=CliCommand)
@@ -109,7 +108,11 @@ def run_action(settings: GlobalOptions, given: dict[str, Any], done: str, **how:
         do_all(handle)
         click.echo(f"{execution_name(handle.key)} {said}")
 
-    bulk_actions.run_on_executions(settings, given, bulk_actions.BulkAction(verb, do, do_all, said))
+    def plan(handle: Handle[Any]) -> ChangePlan:
+        return handle.plan(verb, **how)  # type: ignore[arg-type]  # it is among the verbs
+
+    has_plan = verb != "evict"  # which changes nothing that a plan names
+    bulk_actions.run_on_executions(settings, given, bulk_actions.BulkAction(verb, do, do_all, said, plan if has_plan else None))
 
 
 @click.command("cancel", cls=CliCommand)
@@ -197,6 +200,7 @@ def _new_execution_options(command: F) -> F:
     command = click.option("--timeout", metavar="TIME", help="How long to wait at most.")(command)
     command = click.option("--wait", is_flag=True, help="Wait for its end, and print its result instead of its key.")(command)
     command = click.option("--version", type=click.IntRange(0), metavar="N", help="The version of the workflow; 0 is that of the engine.")(command)
+    command = click.option("--dry-run", is_flag=True, help="Say what the new execution would take over and perform again, and start none.")(command)
     command = click.option("--id", "new", metavar="NEW", help="The id of the new execution.")(command)
     return value_format(json_option(command))
 
@@ -210,7 +214,11 @@ def rerun(settings: GlobalOptions, /, *, id: str, new: str | None, version: int 
     from perdure.cli import execution_lookup
 
     with settings.client() as client:
-        _print_new_execution(client, execution_lookup.handle_of(client, settings, id).rerun(id=new, version=version), given)
+        handle = execution_lookup.handle_of(client, settings, id)
+        if given["dry_run"]:
+            _print_plan_of_new(handle.plan("rerun"), given)
+        else:
+            _print_new_execution(client, handle.rerun(id=new, version=version), given)
 
 
 @click.command("fork", cls=CliCommand, epilog=f"{ARGUMENTS_HELP} If there are any, they are the whole input, by position or by name.")
@@ -228,26 +236,40 @@ def fork(settings: GlobalOptions, /, *, id: str, step: str | None, new: str | No
 
     wanted = replacement_input(given)
     with settings.client() as client:
-        _print_new_execution(client, execution_lookup.handle_of(client, settings, id).fork(step, input=wanted, id=new, version=version), given)
+        handle = execution_lookup.handle_of(client, settings, id)
+        if given["dry_run"]:
+            _print_plan_of_new(handle.plan("fork", from_step=step), given)
+        else:
+            _print_new_execution(client, handle.fork(step, input=wanted, id=new, version=version), given)
 
 
 @click.command("preset", cls=CliCommand)
 @id_argument
 @click.argument("step")
 @click.argument("value", required=False)
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 @click.pass_obj
-def preset(settings: GlobalOptions, /, *, id: str, step: str, value: str | None) -> None:
+def preset(settings: GlobalOptions, /, *, id: str, step: str, value: str | None, dry_run: bool) -> None:
     """Supply the result of a STEP in place of performing it: of an open step, one that is still to come, or one that failed.
 
     VALUE is JSON where it parses, else text; if it is left out, the result is None. STEP is a path as in perdure show and perdure events.
     """
-    from perdure.cli import argument_values, execution_lookup, terminal_text
+    from perdure.cli import argument_values, execution_lookup, plan_views, terminal_text
     from perdure.cli.terminal_text import execution_name
 
     with settings.client() as client:
         handle = execution_lookup.handle_of(client, settings, id)
+        if dry_run:
+            plan_views.print_plan(handle.plan("preset", step=step), f"would receive the result of {terminal_text.clean(step)}")
+            return
         handle.preset(step, None if value is None else argument_values.parse_value(value))
         click.echo(f"{execution_name(handle.key)} receives the result of {terminal_text.clean(step)}")
+
+
+def _print_plan_of_new(plan: ChangePlan, given: dict[str, Any]) -> None:
+    from perdure.cli import plan_views
+
+    plan_views.print_plan(plan, plan_views.NEW_EXECUTIONS[plan.verb], "json" if given["as_json"] else given["format"])
 
 
 def _print_new_execution(client: Client, handle: Handle[Any], given: dict[str, Any]) -> None:

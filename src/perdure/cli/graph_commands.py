@@ -159,7 +159,7 @@ def captions_of(handle: Handle[Any], status: ExecutionStatus | ExecutionRecord, 
 @blobs_option
 @click.option("--base", default="", metavar="HASH", help="Patch only if this is still the hash of its present definition.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason, which is recorded.")
-@click.option("--dry-run", is_flag=True, help="Print the differences, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the differences, and whether an engine would refuse them; change nothing.")
 @click.option("--timeout", metavar="TIME", help="How long to wait for an engine at most; the patch stays posted.")
 @click.option("--no-wait", is_flag=True, help="Post the patch, and do not wait until an engine applies it.")
 @click.option("--withdraw", is_flag=True, help="Withdraw the patches that no engine has decided on yet.")
@@ -171,6 +171,7 @@ def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, r
     """
     from perdure.cli import execution_lookup, terminal_text
     from perdure.cli.terminal_text import execution_name
+    from perdure.core.errors import PatchRefused
     from perdure.definitions.format import definition_diff
 
     with settings.client() as client:
@@ -193,8 +194,13 @@ def patch(settings: GlobalOptions, /, *, id: str, file: str | None, base: str, r
         if not different:
             click.echo(f"perdure: {execution_name(handle.key)} uses this definition already; nothing was changed", err=True)
             return
-        said = "" if dry_run else _send_patch(client, handle, chosen, {"base": before.hash, "reason": reason or described, **changes})
-        click.echo("\n".join([*different, *([said] if said else [])]))
+        if dry_run:
+            click.echo("\n".join(different))
+            if refused := handle.plan("patch", change=chosen).refused:
+                raise PatchRefused(handle.key, refused)
+            return
+        said = _send_patch(client, handle, chosen, {"base": before.hash, "reason": reason or described, **changes})
+        click.echo("\n".join([*different, said]))
 
 
 def _send_patch(client: Client, handle: Handle[Any], chosen: Definition, given: dict[str, Any]) -> str:

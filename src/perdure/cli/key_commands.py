@@ -7,25 +7,20 @@ tenant.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
-from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
-from perdure.cli.shared_options import GlobalOptions, format_option, json_option, server_and_token
+from perdure.cli.service_calls import with_service
+from perdure.cli.shared_options import GlobalOptions, format_option, json_option
 
 if TYPE_CHECKING:
+    from perdure.operations.local_service import LocalService
     from perdure.service.access_keys import CreatedKey, KeyDetails
-    from perdure.service.callers import Caller, Role
-    from perdure.service.service_access import ServiceAccess
-
-T = TypeVar("T")
+    from perdure.service.callers import Role
 
 ROLES: tuple[Role, ...] = ("viewer", "operator", "approver", "author", "admin")  # not imported, so that printing help is fast; a test compares them
-PAGE = 500
 
 
 @click.group("keys", cls=CliGroup)
@@ -52,10 +47,10 @@ def create(settings: GlobalOptions, /, *, name: str, admin: bool, roles: tuple[R
     valid_s = None if expires is None else duration_seconds(expires, "--expires")
     request = KeyRequest(name=name, roles=(*roles, "admin") if admin else roles, queues=queues or None, valid_s=valid_s)
 
-    async def made(access: ServiceAccess, caller: Caller) -> CreatedKey:
-        return await access.call(on_access.create_key, caller, request)
+    async def made(call: LocalService) -> CreatedKey:
+        return await call(on_access.create_key, call.caller, request)
 
-    _print_new(_run(settings, "access.create_key", made, creates=True), as_json)
+    _print_new(with_service(settings, made, creates=True), as_json)
 
 
 @click.command("ls", cls=CliCommand)
@@ -65,19 +60,10 @@ def create(settings: GlobalOptions, /, *, name: str, admin: bool, roles: tuple[R
 def ls(settings: GlobalOptions, /, *, as_json: bool, format: str) -> None:
     """List the keys of a tenant, without their secrets. Revoked and expired ones are listed for 90 days."""
     from perdure.cli import output, record_views
-    from perdure.operations import on_access
-    from perdure.service.store_access import StoreAccess
 
-    async def listed(access: ServiceAccess, caller: Caller) -> tuple[list[KeyDetails], float]:
-        found, page = list["KeyDetails"](), await access.call(on_access.list_keys, caller.tenant, PAGE)
-        found += page.items
-        while page.next is not None:
-            page = await access.call(on_access.list_keys, caller.tenant, PAGE, page.next)
-            found += page.items
-        return found, (await access.store.store_time()).now_s if isinstance(access, StoreAccess) else time.time()
-
-    found, now_s = _run(settings, "access.list_keys", listed)
-    output.print_list("json" if as_json else format, (one.id for one in found), found, lambda: record_views.key_table(found, now_s))
+    with settings.client() as client:
+        found = client.administration.keys(tenant=settings.tenant)
+    output.print_list("json" if as_json else format, (one.id for one in found), found, lambda: record_views.key_table(found, time.time()))
     if not found and format == "table" and not as_json:
         click.echo(f"perdure: the tenant {settings.tenant} has no keys\nperdure keys create NAME --admin makes one", err=True)
 
@@ -91,10 +77,10 @@ def revoke(settings: GlobalOptions, /, *, ids: tuple[str, ...], as_json: bool) -
     from perdure.cli import output, terminal_text
     from perdure.operations import on_access
 
-    async def revoked(access: ServiceAccess, caller: Caller) -> list[KeyDetails]:
-        return [await access.call(on_access.revoke_key, caller, id) for id in ids]
+    async def revoked(call: LocalService) -> list[KeyDetails]:
+        return [await call(on_access.revoke_key, call.caller, id) for id in ids]
 
-    found = _run(settings, "access.revoke_key", revoked)
+    found = with_service(settings, revoked)
     if as_json:
         click.echo(output.indented_json([output.as_data(one) for one in found]))
     else:
@@ -113,10 +99,10 @@ def rotate(settings: GlobalOptions, /, *, id: str, overlap: str, as_json: bool) 
 
     overlap_s = 0.0 if overlap == "0" else duration_seconds(overlap, "--overlap")
 
-    async def rotated(access: ServiceAccess, caller: Caller) -> CreatedKey:
-        return await access.call(on_access.rotate_key, caller.tenant, id, overlap_s)
+    async def rotated(call: LocalService) -> CreatedKey:
+        return await call(on_access.rotate_key, settings.tenant, id, overlap_s)
 
-    _print_new(_run(settings, "access.rotate_key", rotated), as_json)
+    _print_new(with_service(settings, rotated), as_json)
 
 
 def _print_new(made: CreatedKey, as_json: bool) -> None:
@@ -131,51 +117,6 @@ def _print_new(made: CreatedKey, as_json: bool) -> None:
     until = "until it is revoked" if key.expires_at_s is None else f"until {terminal_text.utc_time(key.expires_at_s)} UTC"
     said = f"the key {key.id} of the tenant {terminal_text.clean(key.tenant)} ({roles}{queues}) is valid {until}"
     click.echo(f"perdure: {said}\nkeep it now: it is not shown again", err=True)
-
-
-def _run(settings: GlobalOptions, operation: str, work: Callable[[ServiceAccess, Caller], Coroutine[Any, Any, T]], creates: bool = False) -> T:
-    import asyncio
-
-    from perdure.core.errors import NotFound
-
-    async def done() -> T:
-        async with _access(settings, operation, creates) as (access, caller):
-            try:
-                return await work(access, caller)
-            except NotFound as error:  # of a key: the exit code for it is that of executions
-                raise CommandExit(ExitCode.INPUT, str(error)) from error
-
-    return asyncio.run(done())
-
-
-@asynccontextmanager
-async def _access(settings: GlobalOptions, operation: str, creates: bool) -> AsyncIterator[tuple[ServiceAccess, Caller]]:
-    from msgspec.structs import replace
-
-    from perdure.service.audit import AuditedBy, audited_access
-    from perdure.service.callers import LOCAL
-    from perdure.service.store_access import StoreAccess
-    from perdure.stores.configured_store import database_file, open_store
-
-    caller = replace(LOCAL, tenant=settings.tenant)
-    if (server := settings.server_url()) is not None:
-        from perdure.remote.http_access import HttpAccess
-
-        remote = HttpAccess(*server_and_token(server))
-        try:
-            yield remote, caller
-        finally:
-            await remote.aclose()
-        return
-    if not creates and (file := database_file(settings.url())):
-        settings.expect(file)
-    store = open_store(settings.database())
-    access = StoreAccess(store)
-    try:
-        yield audited_access(access, AuditedBy(caller, operation)), caller
-    finally:
-        await access.aclose()
-        await store.close()
 
 
 keys.section("Commands", (create, ls, revoke, rotate))

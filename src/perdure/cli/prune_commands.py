@@ -163,7 +163,7 @@ def _print_free_space(settings: GlobalOptions, dry_run: bool) -> None:
     from perdure.stores.configured_store import database_file
     from perdure.stores.sqlite.vacuum import free_bytes
 
-    file = database_file(settings.url())
+    file = None if settings.server_url() is not None else database_file(settings.url())
     if not dry_run and file is not None and (free := free_bytes(file)):
         click.echo(f"{terminal_text.size(free)} of the file are free now; perdure db vacuum returns them to the disk")
 

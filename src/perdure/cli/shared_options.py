@@ -32,6 +32,20 @@ POSTGRES_INSTEAD = {
 """What to do in place of the commands that are for files, by their names."""
 
 
+IN_A_DATABASE = {
+    "run": "it runs the workflow in this process; perdure start has an engine of the server run it",
+    "dev": "it is a server",
+    "serve": "it is a server",
+    "worker": "it runs steps and executions in this process; a worker of a server speaks the protocol of docs/guides/workers.md",
+    "demo": "it has a database of its own",
+    "doctor": "it examines the files or the tables; GET /readyz says whether the server answers",
+    "secret": "a server never shows secrets, nor takes them",
+    "check": "it replays logs over code of this machine",
+    "db": "it maintains the file or the tables",
+}
+"""Why a command, or a group of them, has no meaning for a server. Every other command works with one, or with neither."""
+
+
 @dataclass
 class GlobalOptions:
     """The global options. Without a database: PERDURE_DB, else the file in ``.perdure``."""
@@ -87,7 +101,10 @@ class GlobalOptions:
         """The URL of the database, if one was given; it may contain a password. A command that needs a database ends if it was given a server."""
         if (server := self.server_url()) is not None:
             command = click.get_current_context().command_path
-            raise CommandExit(ExitCode.INPUT, f"{command} needs the database itself, and was given the server {server}\nname the database: --db URL")
+            path = command.split()[1:]
+            why = IN_A_DATABASE.get(" ".join(path)) or IN_A_DATABASE.get(path[0], "") if path else ""
+            said = f"{command} needs the database itself, and was given the server {server}{why and f': {why}'}"
+            raise CommandExit(ExitCode.INPUT, f"{said}\nname the database: --db URL")
         return self.db
 
     def expect(self, file: Path) -> None:
@@ -204,7 +221,7 @@ def id_arguments(command: F) -> F:
 def filter_options(command: F) -> F:
     """A filter in place of ids, and the options for a confirmation."""
     command = click.option("--yes", is_flag=True, help="Do not ask for a confirmation.")(command)
-    command = click.option("--dry-run", is_flag=True, help="List the executions, and change nothing.")(command)
+    command = click.option("--dry-run", is_flag=True, help="Say what would happen to which executions, and change nothing.")(command)
     command = click.option("--since", metavar="TIME", help="With --all: only executions created in the last 30s, 1h, 2d.")(command)
     command = click.option("--prefix", default="", metavar="TEXT", help="With --all: only executions whose id has this prefix.")(command)
     command = click.option("--workflow", metavar="NAME", help="With --all: only executions of this workflow.")(command)

@@ -30,22 +30,28 @@ DEFAULT_TARGET = "app.py"
 def export(settings: GlobalOptions, /, *, id: str, target: str | None, children: bool, as_json: bool) -> None:
     """Export an execution to a file: its log, its messages and its large values. Nothing is changed.
 
-    The file is signed with PERDURE_SIGNING_SECRET, if that is set.
+    The file is signed with PERDURE_SIGNING_SECRET, if that is set; by a server, with the secret that it has.
     """
     import asyncio
 
     from perdure.async_maintenance import secret_of
     from perdure.cli.terminal_text import execution_name
-    from perdure.service.execution_bundles import encode_bundle
+    from perdure.service.execution_bundles import decode_bundle, encode_bundle
 
-    key, bundle = asyncio.run(_exported(settings, id, children))
-    raw = encode_bundle(bundle, secret_of(None))
+    if settings.server_url() is None:
+        key, bundle = asyncio.run(_exported(settings, id, children))
+        raw = encode_bundle(bundle, secret_of(None))
+        is_signed = bool(secret_of(None))
+    else:
+        key, raw = _exported_by_server(settings, id, children)
+        found = decode_bundle(raw, b"")
+        bundle, is_signed = found.bundle, found.has_signature
     if target == "-":
         sys.stdout.buffer.write(raw)
         return
     file = Path(_file_name(execution_name(key)) if target is None else target)
     _write_new(file, raw)
-    _print_export(bundle, {"file": str(file), "size_bytes": len(raw), "signed": bool(secret_of(None))}, as_json)
+    _print_export(bundle, {"file": str(file), "size_bytes": len(raw), "signed": is_signed}, as_json)
 
 
 async def _exported(settings: GlobalOptions, id: str, children: bool) -> tuple[Key, Bundle]:
@@ -56,6 +62,14 @@ async def _exported(settings: GlobalOptions, id: str, children: bool) -> tuple[K
     async with settings.look() as store:
         (key,) = await execution_keys(store, settings, [chosen])
         return key, await execution_bundles.export_bundle(store, key, children)
+
+
+def _exported_by_server(settings: GlobalOptions, id: str, children: bool) -> tuple[Key, bytes]:
+    from perdure.cli.execution_lookup import handle_of
+
+    with settings.client() as client:
+        handle = handle_of(client, settings, id)
+        return handle.key, client.upkeep.export(handle.key, children=children)
 
 
 def _file_name(shown: str) -> str:

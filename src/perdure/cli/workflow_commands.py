@@ -9,10 +9,11 @@ import click
 
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
-from perdure.cli.service_calls import AUTHOR, ServiceCall, with_service
+from perdure.cli.service_calls import with_service
 from perdure.cli.shared_options import GlobalOptions, format_option, json_option
 
 if TYPE_CHECKING:
+    from perdure.operations.local_service import LocalService
     from perdure.service.catalog import CatalogDefinition, CheckedDocument
 
 PAGE = 500
@@ -43,7 +44,7 @@ def ls(settings: GlobalOptions, /, *, as_json: bool, format: str, **where: Any) 
     from perdure.service.catalog import CatalogDefinition
     from perdure.service.code_workflows import ListedCodeWorkflow
 
-    async def listed(call: ServiceCall) -> list[CatalogDefinition | ListedCodeWorkflow]:
+    async def listed(call: LocalService) -> list[CatalogDefinition | ListedCodeWorkflow]:
         items, code, after = list[CatalogDefinition](), list[ListedCodeWorkflow](), ""
         while True:
             page = await call(
@@ -70,7 +71,7 @@ def show(settings: GlobalOptions, /, *, reference: str, document: bool, as_json:
     from perdure.cli import catalog_views, output
     from perdure.operations import on_catalog
 
-    async def read(call: ServiceCall) -> Any:
+    async def read(call: LocalService) -> Any:
         if not any(mark in reference for mark in "@:"):
             definition = await call(on_catalog.read, settings.tenant, reference)
             return definition, await call(on_catalog.version, settings.tenant, reference) if definition.hash else None
@@ -99,7 +100,7 @@ def validate(settings: GlobalOptions, /, *, files: tuple[str, ...], as_json: boo
     from perdure.cli import output
     from perdure.operations import on_catalog
 
-    async def checked(call: ServiceCall) -> list[CheckedDocument]:
+    async def checked(call: LocalService) -> list[CheckedDocument]:
         return [await call(on_catalog.validate, settings.tenant, read_document(file)) for file in files]
 
     found = with_service(settings, checked, creates=True)
@@ -145,7 +146,7 @@ def publish(settings: GlobalOptions, /, *, files: tuple[str, ...], slug: str, pa
     if slug and len(files) > 1:
         raise click.UsageError("--slug is for one file; publish the others without it")
 
-    async def published(call: ServiceCall) -> list[CatalogDefinition]:
+    async def published(call: LocalService) -> list[CatalogDefinition]:
         return [await _publish(call, settings, file, slug, part, note) for file in files]
 
     found = with_service(settings, published, creates=True)
@@ -156,7 +157,7 @@ def publish(settings: GlobalOptions, /, *, files: tuple[str, ...], slug: str, pa
             click.echo(f"{one.slug} is at version {one.version} ({one.hash})")
 
 
-async def _publish(call: ServiceCall, settings: GlobalOptions, file: str, slug: str, part: Any, note: str) -> CatalogDefinition:
+async def _publish(call: LocalService, settings: GlobalOptions, file: str, slug: str, part: Any, note: str) -> CatalogDefinition:
     from perdure.cli import definition_files
     from perdure.core.errors import NotFound
     from perdure.operations import on_catalog
@@ -170,8 +171,8 @@ async def _publish(call: ServiceCall, settings: GlobalOptions, file: str, slug: 
     try:
         _ = await call(on_catalog.read, settings.tenant, checked.slug)
     except NotFound:
-        return await call(on_catalog.create, settings.tenant, document, AUTHOR, checked.slug, note=note)
-    return await call(on_catalog.update, settings.tenant, checked.slug, AUTHOR, document, part=part, note=note)
+        return await call(on_catalog.create, settings.tenant, document, call.author, checked.slug, note=note)
+    return await call(on_catalog.update, settings.tenant, checked.slug, call.author, document, part=part, note=note)
 
 
 @click.command("draft", cls=CliCommand)
@@ -188,16 +189,16 @@ def draft(settings: GlobalOptions, /, *, slug: str, file: str | None, publishes:
     if publishes + discard + (file is not None) > 1:
         raise click.UsageError("give a FILE, or --publish, or --discard")
 
-    async def done(call: ServiceCall) -> str:
+    async def done(call: LocalService) -> str:
         if file is not None:
-            _ = await call(on_catalog.save_draft, settings.tenant, slug, read_document(file), AUTHOR)
+            _ = await call(on_catalog.save_draft, settings.tenant, slug, read_document(file), call.author)
             return f"{slug} has a draft\n"
         if discard:
-            _ = await call(on_catalog.discard_draft, settings.tenant, slug, AUTHOR)
+            _ = await call(on_catalog.discard_draft, settings.tenant, slug, call.author)
             return f"the draft of {slug} is removed\n"
         found = await call(on_catalog.draft, settings.tenant, slug)
         if publishes:
-            one = await call(on_catalog.update, settings.tenant, slug, AUTHOR, found.document, note=note)
+            one = await call(on_catalog.update, settings.tenant, slug, call.author, found.document, note=note)
             return f"{one.slug} is at version {one.version} ({one.hash})\n"
         return found.document.decode(errors="replace")
 
@@ -217,7 +218,7 @@ def history(settings: GlobalOptions, /, *, slug: str, versions: bool, limit: int
     from perdure.cli import catalog_views, output
     from perdure.operations import on_catalog
 
-    async def read(call: ServiceCall) -> Any:
+    async def read(call: LocalService) -> Any:
         return await call(on_catalog.history, settings.tenant, slug, limit, versions_only=versions)
 
     page = with_service(settings, read)
@@ -237,7 +238,7 @@ def diff(settings: GlobalOptions, /, *, before: str, after: str, as_json: bool) 
     from perdure.cli import output, terminal_text
     from perdure.operations import on_catalog
 
-    async def compared(call: ServiceCall) -> Any:
+    async def compared(call: LocalService) -> Any:
         return await call(on_catalog.diff, settings.tenant, before, after)
 
     found = with_service(settings, compared)
@@ -261,8 +262,8 @@ def rollback(settings: GlobalOptions, /, *, slug: str, version: str, note: str, 
     from perdure.cli import output
     from perdure.operations import on_catalog
 
-    async def done(call: ServiceCall) -> Any:
-        return await call(on_catalog.roll_back, settings.tenant, slug, version, AUTHOR, note=note)
+    async def done(call: LocalService) -> Any:
+        return await call(on_catalog.roll_back, settings.tenant, slug, version, call.author, note=note)
 
     found = with_service(settings, done)
     one = found.definition
@@ -284,8 +285,8 @@ def tag_(settings: GlobalOptions, /, *, slug: str, tag: str, version: str, note:
     """Have TAG name a version, given by its number, a range or its hash; without one, the current version."""
     from perdure.operations import on_catalog
 
-    async def done(call: ServiceCall) -> Any:
-        return await call(on_catalog.move_tag, settings.tenant, slug, tag, AUTHOR, version, note=note)
+    async def done(call: LocalService) -> Any:
+        return await call(on_catalog.move_tag, settings.tenant, slug, tag, call.author, version, note=note)
 
     one = with_service(settings, done)
     click.echo(f"{one.slug}:{tag} is version {one.version_tags[tag].version}")
@@ -300,8 +301,8 @@ def untag(settings: GlobalOptions, /, *, slug: str, tag: str, note: str) -> None
     """Remove a tag. The version that it named stays."""
     from perdure.operations import on_catalog
 
-    async def done(call: ServiceCall) -> Any:
-        return await call(on_catalog.remove_tag, settings.tenant, slug, tag, AUTHOR, note=note)
+    async def done(call: LocalService) -> Any:
+        return await call(on_catalog.remove_tag, settings.tenant, slug, tag, call.author, note=note)
 
     click.echo(f"{with_service(settings, done).slug} has no tag {tag} any more")
 
@@ -328,8 +329,8 @@ def _set_enabled(settings: GlobalOptions, slug: str, note: str, *, enabled: bool
     from perdure.operations import on_catalog
     from perdure.service.catalog_changes import DefinitionFields
 
-    async def done(call: ServiceCall) -> Any:
-        return await call(on_catalog.update, settings.tenant, slug, AUTHOR, fields=DefinitionFields(enabled=enabled), note=note)
+    async def done(call: LocalService) -> Any:
+        return await call(on_catalog.update, settings.tenant, slug, call.author, fields=DefinitionFields(enabled=enabled), note=note)
 
     one = with_service(settings, done)
     click.echo(f"{one.slug} is {'enabled' if one.enabled else 'disabled'}")
@@ -343,9 +344,9 @@ def delete(settings: GlobalOptions, /, *, slugs: tuple[str, ...], note: str) -> 
     """Delete definitions. Their versions and histories are kept, and what runs goes on."""
     from perdure.operations import on_catalog
 
-    async def done(call: ServiceCall) -> None:
+    async def done(call: LocalService) -> None:
         for slug in slugs:
-            await call(on_catalog.delete, settings.tenant, slug, AUTHOR, note)
+            await call(on_catalog.delete, settings.tenant, slug, call.author, note)
             click.echo(f"{slug} is deleted; perdure workflow history {slug} still lists its versions")
 
     with_service(settings, done)
@@ -359,8 +360,8 @@ def release(settings: GlobalOptions, /, *, slug: str, note: str) -> None:
     """Take a definition from the watched file that owns it, so that it can be changed by other means."""
     from perdure.operations import on_catalog
 
-    async def done(call: ServiceCall) -> Any:
-        return await call(on_catalog.release, settings.tenant, slug, AUTHOR, note)
+    async def done(call: LocalService) -> Any:
+        return await call(on_catalog.release, settings.tenant, slug, call.author, note)
 
     click.echo(f"{with_service(settings, done).slug} is owned by no file")
 
@@ -393,9 +394,9 @@ def sync(settings: GlobalOptions, /, *, directory: str, dry_run: bool, deletes: 
         raise CommandExit(ExitCode.INPUT, f"{directory} is not a directory\nname one with definitions in it")
     documents = folder_documents(Path(directory))
 
-    async def done(call: ServiceCall) -> Any:
+    async def done(call: LocalService) -> Any:
         how = {} if dry_run else {"delete": True, "expect": expect} if deletes else {"keep": True}
-        return await call(on_catalog.sync_all, settings.tenant, documents, AUTHOR, note=note, **how)
+        return await call(on_catalog.sync_all, settings.tenant, documents, call.author, note=note, **how)
 
     try:
         found = with_service(settings, done, creates=True)

@@ -79,10 +79,11 @@ class Bundle(msgspec.Struct, frozen=True):
 
 
 class BundleFile(msgspec.Struct, frozen=True):
-    """A decoded file, and whether it is signed with the secret of this deployment."""
+    """A decoded file, whether it is signed with the secret of this deployment, and whether it has a signature at all."""
 
     bundle: Bundle
     signed: bool
+    has_signature: bool
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -123,7 +124,7 @@ def decode_bundle(raw: bytes, secret: bytes) -> BundleFile:
     if any(sha256(blob).hexdigest() != name for name, blob in bundle.blobs.items()) or not bundle.executions:
         raise ExportRefused("its content is invalid: a blob does not match its hash, or there is no execution")
     genuine = signing == SIGNED and bool(secret) and hmac.compare_digest(_signature(secret, raw[:end]), raw[end:-DIGEST_BYTES])
-    return BundleFile(bundle, genuine)
+    return BundleFile(bundle, genuine, signing == SIGNED)
 
 
 def _signature(secret: bytes, body: bytes) -> bytes:
