@@ -97,8 +97,8 @@ async def test_a_dry_run_says_what_would_happen(served: Served) -> None:
     retried = (await served.on_both("retry bad --from add --dry-run")).splitlines()
     assert [line.split() for line in retried[1:]] == [["keeps", "set:seen,", "emit"], ["repeats", "add"]]
     assert "would be run again as a new execution" in await served.on_both("rerun bad --dry-run")
-    assert json.loads(await served.on_both("fork bad --from add --dry-run --json"))["repeated"] == ["add"]
-    assert "is given    note" in await served.on_both("preset o1 note 5 --dry-run")
+    assert json.loads(await served.on_both("fork bad --dry-run --json"))["reused"] == ["add"]
+    assert "is given      note" in await served.on_both("preset o1 note 5 --dry-run")
     assert "asked to pause" in await served.on_both("pause o1 --dry-run") and (await served.on_both("show o1 --tokens")).split()[3] == "0"
 
 
