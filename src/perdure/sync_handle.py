@@ -277,7 +277,16 @@ class Handle(Generic[R_co]):
         """
         self._thread.call(self._inner.preset(step, value))
 
-    def plan(self, verb: PlannedVerb, *, undo: bool = True, from_step: str | None = None, step: str = "", change: Any = None, base: str = "") -> ChangePlan:
+    def plan(
+        self,
+        verb: PlannedVerb,
+        *,
+        undo: bool = True,
+        from_step: str | None = None,
+        step: str = "",
+        change: Definition | Change | None = None,
+        base: str = "",
+    ) -> ChangePlan:
         """Says what a command would do to this execution, and changes nothing: ``(handle.plan("retry", from_step="pay")).repeated``.
 
         The options are those of the method of that name; `step` is for ``preset``, `change` and `base` are for ``patch``.
