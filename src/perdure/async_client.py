@@ -265,6 +265,9 @@ class AsyncClient:
         status: str | Iterable[str] | None = None,
         id_prefix: str = "",
         since: Duration | datetime | None = None,
+        error_type: str = "",
+        fingerprint: str = "",
+        text: str = "",
         limit: int = 100,
         after: ListedExecution | None = None,
         where: AttributeFilter | None = None,
@@ -274,6 +277,9 @@ class AsyncClient:
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
+
+        `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike. `text`
+        selects those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
 
         `where` has conditions on attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or it is a list of such mappings, one of
         which must hold. With `order_by`, the list has the executions with that attribute, in its order (of several values the least counts, or with
@@ -286,6 +292,8 @@ class AsyncClient:
             status=status,
             id_prefix=id_prefix,
             since=since,
+            error_type=error_type,
+            fingerprint=fingerprint,
             where=where,
             order_by=order_by,
             descending=descending,
@@ -295,7 +303,7 @@ class AsyncClient:
         position = cursor_text(queries.position_behind(after, which))
         whole_number(limit, "limit")
         while len(items) < limit:
-            page = await self._access.call(on_executions.page, which, limit - len(items), position)
+            page = await self._access.call(on_executions.page, which, limit - len(items), position, None, "", text)
             items += page.items
             if not (position := page.next):
                 break
@@ -309,6 +317,8 @@ class AsyncClient:
         status: str | Iterable[str] | None = None,
         id_prefix: str = "",
         since: Duration | datetime | None = None,
+        error_type: str = "",
+        fingerprint: str = "",
         where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> AsyncSelection:
@@ -319,7 +329,7 @@ class AsyncClient:
         Raises:
             BadValue: both keys and a filter are given.
         """
-        if keys is not None and (workflow, status, id_prefix, since, where) != (None, None, "", None, None):
+        if keys is not None and (workflow, status, id_prefix, since, error_type, fingerprint, where) != (None, None, "", None, "", "", None):
             raise BadValue("select(keys=…)", "keys and a filter", "keys alone: leave the filter out, or the keys")
         which = queries.execution_filter(
             checked_name(tenant, "tenant"),
@@ -327,6 +337,8 @@ class AsyncClient:
             status=status,
             id_prefix=id_prefix,
             since=since,
+            error_type=error_type,
+            fingerprint=fingerprint,
             where=where,
         )
         return AsyncSelection(self._access, BulkFilter(which=which, keys=None if keys is None else tuple(keys)))

@@ -242,6 +242,9 @@ class Client:
         status: str | Iterable[str] | None = None,
         id_prefix: str = "",
         since: Duration | datetime | None = None,
+        error_type: str = "",
+        fingerprint: str = "",
+        text: str = "",
         limit: int = 100,
         after: ListedExecution | None = None,
         where: AttributeFilter | None = None,
@@ -251,6 +254,9 @@ class Client:
         tenant: str = DEFAULT_TENANT,
     ) -> Listing:
         """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
+
+        `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike. `text`
+        selects those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
 
         `where` has conditions on attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or it is a list of such mappings, one of
         which must hold. With `order_by`, the list has the executions with that attribute, in its order (of several values the least counts, or with
@@ -263,6 +269,9 @@ class Client:
                 status=status,
                 id_prefix=id_prefix,
                 since=since,
+                error_type=error_type,
+                fingerprint=fingerprint,
+                text=text,
                 limit=limit,
                 after=after,
                 where=where,
@@ -281,6 +290,8 @@ class Client:
         status: str | Iterable[str] | None = None,
         id_prefix: str = "",
         since: Duration | datetime | None = None,
+        error_type: str = "",
+        fingerprint: str = "",
         where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Selection:
@@ -292,7 +303,18 @@ class Client:
             BadValue: both keys and a filter are given.
         """
         return Selection(
-            self._thread, self._inner.select(keys=keys, workflow=workflow, status=status, id_prefix=id_prefix, since=since, where=where, tenant=tenant)
+            self._thread,
+            self._inner.select(
+                keys=keys,
+                workflow=workflow,
+                status=status,
+                id_prefix=id_prefix,
+                since=since,
+                error_type=error_type,
+                fingerprint=fingerprint,
+                where=where,
+                tenant=tenant,
+            ),
         )
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:

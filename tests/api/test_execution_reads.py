@@ -8,6 +8,7 @@ import pytest
 
 from perdure.service.callers import Caller
 from tests.api.api_setup import Api, api_in_process
+from tests.api.service_setup import service_in_process
 
 
 @pytest.fixture
@@ -87,3 +88,27 @@ async def test_a_failure_says_where_and_has_a_fingerprint(api: Api) -> None:
     found = await ended(api, "/api/executions/calc/n")
     assert (found["seedStatus"], found["error"]["code"], found["error"]["message"]) == ("failed", "ValueError", "negative")
     assert len(found["error"]["fingerprint"]) == 10
+
+
+async def test_a_definition_that_the_engine_has_from_a_file_is_started_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "claim.yaml").write_text("perdure: 1\nname: claim\ninput: {cents: {type: integer}}\nsteps:\n  - {id: wait, sleep: 0s}\n")
+    async with service_in_process(tmp_path, definitions=tmp_path / "claim.yaml") as service:
+        by = await service.key("viewer", "operator")
+        answer = await service.by(by, "POST", "/api/executions", {"workflow": "claim", "id": "c1", "input": {"cents": 5}})
+        assert answer.status == 201, answer
+        assert (await service.by(by, "GET", "/api/executions/claim/c1/result?waitSeconds=10")).status == 200
+        assert (await service.by(by, "POST", "/api/executions", {"workflow": "claim", "id": "c2", "input": {"euros": 5}})).status == 201
+        answer = await service.by(by, "GET", "/api/executions/claim/c2/result?waitSeconds=10")
+        assert answer.status == 409 and "the input lacks cents" in answer.json["detail"]
+
+
+async def test_lists_select_by_error_and_by_text(api: Api) -> None:
+    for id, given in (("a", {"a": -1, "b": 1}), ("b", {"a": 1, "b": 1}), ("c", {"a": -2, "b": 1})):
+        await api("POST", "/api/executions", {"workflow": "calc", "id": id, "input": given, "attributes": {"customer": f"Ünal {id}"}})
+        await ended(api, f"/api/executions/calc/{id}")
+    failed = (await api("GET", "/api/executions?errorType=ValueError")).json
+    assert [one["id"] for one in failed["items"]] == ["c", "a"] and failed["scanned"] is None
+    (known,) = {one["fingerprint"] for one in failed["items"]}
+    assert (await api("GET", f"/api/executions?fingerprint={known}&limit=1")).json["items"][0] | {"id": "c", "errorType": "ValueError"} == failed["items"][0]
+    found = (await api("GET", "/api/executions?text=%C3%BCNAL%20b")).json
+    assert ([one["id"] for one in found["items"]], found["scanned"], found["next"]) == (["b"], 3, "")

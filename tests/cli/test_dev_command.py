@@ -43,3 +43,13 @@ def test_it_has_the_exit_code_of_what_it_ran(tmp_path: Path) -> None:
     ended = subprocess.run([*COMMAND, "nothing.py"], cwd=tmp_path, check=False, capture_output=True, timeout=START_S)
     assert ended.returncode == ExitCode.INPUT and b"nothing.py" in ended.stderr
     assert not (tmp_path / DEV_FILE).exists()
+
+
+@pytest.mark.slow
+def test_what_serves_ends_with_the_process_that_watches_even_if_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([*COMMAND], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("ready") for line in process.stdout)
+        process.kill()
+        _ = process.stdout.read()  # which ends when the last process that writes there has ended
+    assert process.returncode == -signal.SIGKILL

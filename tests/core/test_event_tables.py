@@ -17,10 +17,9 @@ import pytest
 
 from perdure.code.code_program import CodeProgram
 from perdure.code.replay_exploration import CodeExploration
-from perdure.core import attempt_history, attempt_rules, decision, effects, events, execution, log_format, messages, operations, replay, views
+from perdure.core import attempt_history, attempt_rules, decision, effects, events, execution, failure_causes, log_format, messages, operations, replay, views
 from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.runtime import in_flight
-from perdure.service import dead_letter_groups
 from perdure.testing.event_trace import EventTracer
 from tests.core import scripted_execution, test_log_format, test_messages
 
@@ -206,9 +205,9 @@ def failure_tables() -> Iterator[Table]:
         words("exhausted timeout abandoned cancelled"),
     )
     yield Table(
-        "src/perdure/service/dead_letter_groups.py",
+        "src/perdure/core/failure_causes.py",
         "GIVEN_UP",
-        frozenset(dead_letter_groups.GIVEN_UP),
+        frozenset(failure_causes.GIVEN_UP),
         "add it if it is never the cause of a dead letter",
         words("exhausted timeout fatal interrupted rollback"),
     )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from perdure.core.attributes import index_attributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage
+from perdure.core.failure_causes import failure_attributes
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.stores.blob_marks import BLOB_REMOVAL
 from perdure.stores.protocol import (
@@ -342,7 +343,7 @@ class AuditedStore:
         self.auditor.expect(commit.epoch == self._epoch, lambda: f"{commit.key}: a commit of epoch {commit.epoch} in epoch {self._epoch}")
         self.auditor.committed(commit, before, answer.version)
         head, shadow = self.head(commit.key), self.auditor.known[commit.key].shadow
-        same = head is None or shadow.started is None or head.attributes == index_attributes(shadow.attributes)
+        same = head is None or shadow.started is None or head.attributes == (*failure_attributes(shadow), *index_attributes(shadow.attributes))
         self.auditor.expect(same, lambda: f"{commit.key}: it is found by {head and head.attributes}, and has {shadow.attributes} by the log")
         if commit.release and before is not None and before.holder == commit.holder:
             self._released(commit)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from perdure import Context, ExecutionCancelled, ExecutionFailed, NotFound, Retry, step, workflow
 from perdure.async_handle import AsyncHandle
 from perdure.core.errors import BadValue
+from perdure.core.failure_causes import FINGERPRINT_DIGITS, failure_site, fingerprint, normalized_message
 from perdure.core.paths import parse_path
-from perdure.service import dead_letter_groups
-from perdure.service.dead_letter_groups import DeadLetterGroup, failure_site, fingerprint, normalized_message
+from perdure.service.dead_letter_groups import DeadLetterGroup
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.cluster_client import virtually
@@ -110,7 +110,7 @@ def test_messages_that_say_something_else_are_not_alike(one: str, other: str) ->
 @given(st.text() | st.text(alphabet="ab0 1'\"`.-<>xN"))
 def test_a_message_without_what_differs_stays_as_it_is(message: str) -> None:
     assert normalized_message(normalized_message(message)) == normalized_message(message)
-    assert len(fingerprint("w", (), "E", message)) == dead_letter_groups.FINGERPRINT_DIGITS
+    assert len(fingerprint("w", (), "E", message)) == FINGERPRINT_DIGITS
 
 
 @pytest.mark.parametrize(

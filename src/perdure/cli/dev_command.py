@@ -38,8 +38,8 @@ LOOK_S = 0.3
 RELOAD_GRACE_S = 10.0
 """How long steps in flight may take to end before the code is loaded anew; those that take longer are performed again."""
 
-SOCKET_VARIABLE, TOKEN_VARIABLE = "PERDURE_DEV_SOCKET", "PERDURE_DEV_TOKEN"
-"""How the process that serves receives its socket and the token from the one that watches."""
+SOCKET_VARIABLE, TOKEN_VARIABLE, WATCHER_VARIABLE = "PERDURE_DEV_SOCKET", "PERDURE_DEV_TOKEN", "PERDURE_DEV_WATCHER"
+"""How the process that serves receives its socket, the token, and a pipe that ends with the process that watches: all from that one."""
 
 
 @click.command("dev", cls=CliCommand)
@@ -106,12 +106,14 @@ def watch(listening: socket.socket, environment: dict[str, str], places: list[Pa
     import subprocess
 
     command = [sys.executable, "-m", "perdure.cli", *sys.argv[1:]]
+    pipe, _held = os.pipe()  # this process never closes the other end, and nobody else has it: so the pipe ends with this process, even by kill -9
+    environment = {**environment, WATCHER_VARIABLE: str(pipe)}
     stopped = list[int]()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda found, _: stopped.append(found))
     while True:
         before = saved_files(places, folders)
-        child = subprocess.Popen(command, env=environment, pass_fds=(listening.fileno(),), start_new_session=True)
+        child = subprocess.Popen(command, env=environment, pass_fds=(listening.fileno(), pipe), start_new_session=True)
         changed = list[Path]()
         while child.poll() is None and not stopped and not changed:
             time.sleep(LOOK_S)
@@ -189,6 +191,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     listening, token = socket.socket(fileno=int(os.environ.pop(SOCKET_VARIABLE))), os.environ.pop(TOKEN_VARIABLE)
     code, db, codec, queues = served_code(settings, targets, queues, given)
     settings.log("perdure", (token,))
+    end_with_watcher(int(os.environ.pop(WATCHER_VARIABLE)))
     observation = observation_of(given, shows_metrics=has_prometheus())
 
     def api(store: Store, engine: Engine | None) -> ApiServer:
@@ -205,3 +208,17 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     how |= {"observer": observation.observer, "listeners": listeners, "built_in": (BULK_CODE,)}
     workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given)]
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))
+
+
+def end_with_watcher(pipe: int) -> None:
+    """Ends this process as by a signal when the process that watches has ended, of whose pipe this is the reading end."""
+    import signal
+    import threading
+
+    os.set_inheritable(pipe, False)
+
+    def wait() -> None:
+        _ = os.read(pipe, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="perdure-dev-watcher", daemon=True).start()

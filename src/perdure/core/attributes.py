@@ -59,6 +59,8 @@ IndexedAttributes = tuple[tuple[str, bytes], ...]
 Value = TypeVar("Value")
 
 ATTRIBUTE_NAME = re.compile(r"[^\W\d][\w.-]{0,63}")
+ADDED_PREFIX = "@"
+"""Begins the names of attributes that Perdure itself adds in stores. It sorts before every name that users can give."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US = timedelta(microseconds=1)
@@ -250,8 +252,16 @@ def index_attributes(attributes: Attributes) -> IndexedAttributes:
 
 
 def indexed_attribute_values(attributes: IndexedAttributes) -> ShownAttributes:
-    """Returns the attributes that a store holds, as users read them."""
-    return attribute_values(tuple((name, value_of_sortable(value)) for name, value in attributes))
+    """Returns the attributes that a store holds, as users read them: those that they gave."""
+    return attribute_values(tuple((name, value_of_sortable(value)) for name, value in split_attributes(attributes)[1]))
+
+
+def split_attributes(attributes: IndexedAttributes) -> tuple[IndexedAttributes, IndexedAttributes]:
+    """Returns the attributes that Perdure has added, and those that users gave."""
+    first = 0
+    while first < len(attributes) and attributes[first][0].startswith(ADDED_PREFIX):
+        first += 1
+    return attributes[:first], attributes[first:]
 
 
 def sortable_bytes(value: Attribute) -> bytes:

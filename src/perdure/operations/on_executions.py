@@ -18,7 +18,7 @@ from perdure.service.execution_details import ExecutionDetails
 from perdure.service.execution_details import execution_details as read_details
 from perdure.service.execution_graphs import read_graph
 from perdure.service.execution_records import ExecutionRecord
-from perdure.service.execution_searches import narrowed_filter
+from perdure.service.execution_searches import narrowed_filter, search_executions
 from perdure.service.history import EmittedValue
 from perdure.service.missing_parts import MissingParts
 from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
@@ -30,10 +30,15 @@ from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue
 
 
 class ExecutionPage(msgspec.Struct, frozen=True):
-    """A page of a list of executions. `next` is the `after` of the next page; it is empty if this was the last."""
+    """A page of a list of executions. `next` is the `after` of the next page; it is empty if this was the last.
+
+    A search for text looks through a bounded number of executions for each page, so that a page may have few items, or none, and still a next one: `scanned`
+    is how many it has looked through.
+    """
 
     items: list[ListedExecution]
     next: str = ""
+    scanned: int | None = None
 
 
 class ExecutionInput(msgspec.Struct, frozen=True):
@@ -213,20 +218,31 @@ def events(access: StoreAccess, key: Key, after: int = 0, follow: bool = False) 
 
 
 async def page(
-    access: StoreAccess, which: ExecutionFilter, limit: int = 100, after: str = "", seed_status: tuple[SeedStatus, ...] | None = None, workflow_id: str = ""
+    access: StoreAccess,
+    which: ExecutionFilter,
+    limit: int = 100,
+    after: str = "",
+    seed_status: tuple[SeedStatus, ...] | None = None,
+    workflow_id: str = "",
+    text: str = "",
 ) -> ExecutionPage:
     """Lists executions, in pages of up to `limit`, 1,000 at most. The next page begins behind `after`, which is the `next` of the page before.
 
-    `seed_status` selects by the six statuses of other systems, `workflow_id` by the id or slug of a definition in the catalog, or the name of code.
+    `seed_status` selects by the six statuses of other systems, `workflow_id` by the id or slug of a definition in the catalog, or the name of code. `text`
+    selects those whose workflow, id, attributes or type of error contain it, in any case; each page looks through at most 10,000 of those that match
+    otherwise.
 
     Raises:
         BadValue, BadName: a condition is invalid.
     """
+    size, begin = page_limit(limit), parse_cursor(after)
     asked = await narrowed_filter(access, which, seed_status, workflow_id)
     if asked is None:
         return ExecutionPage([])
-    size = page_limit(limit)
-    found = await queries.list_executions(access, asked, size, parse_cursor(after))
+    if text:
+        found, scanned, end = await search_executions(access, asked, text, size, begin)
+        return ExecutionPage(found, cursor_text(end), scanned)
+    found = await queries.list_executions(access, asked, size, begin)
     return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], asked)) if len(found) == size else "")
 
 

@@ -13,7 +13,7 @@ from itertools import chain
 import msgspec
 
 from perdure.core import log_format, messages
-from perdure.core.attributes import IndexedAttributes, index_attributes
+from perdure.core.attributes import IndexedAttributes, index_attributes, split_attributes
 from perdure.core.compaction import compact_log, is_worth_compaction
 from perdure.core.decision import DecisionContext, DecisionGenerator, ExecutionDecision, decide
 from perdure.core.envelopes import Ack
@@ -21,6 +21,7 @@ from perdure.core.error_text import safe_text
 from perdure.core.errors import Diverged
 from perdure.core.events import EndedEvent, Event, ParkedEvent, PatchedEvent, ReopenedEvent, ResumedEvent, StartedEvent, UndoingEvent
 from perdure.core.execution import Execution
+from perdure.core.failure_causes import DEAD_STATUSES, failure_attributes
 from perdure.core.paths import Key
 from perdure.core.program import CATALOG_PROGRAM, execution_program, is_hosted, program_name, program_requirements
 from perdure.core.replay import replay_program
@@ -285,7 +286,17 @@ def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: U
         raise LostRace(ours=True)  # it had ended when it was read, so its program was not replayed; undoing needs the program
     number = 0 if item.queued is None else item.queued.number
     now = engine.clock.now().not_before(resident.created_at_s)
-    return decide(execution, item.message, program, now, _decision_context(engine, resident, item.message), number)
+    message = _with_release(resident.workflow, item.message) if isinstance(item.message, messages.StartMessage) else item.message
+    return decide(execution, message, program, now, _decision_context(engine, resident, message), number)
+
+
+def _with_release(workflow: Workflow | None, start: messages.StartMessage) -> messages.StartMessage:
+    """Returns the start of a definition that was started by its name alone with the release that this engine has, which the execution then pins."""
+    if start.definition is not None or not isinstance(workflow, GraphWorkflow) or workflow.release is None:
+        return start
+    deadline_s = workflow.deadline_s if start.deadline_s is None else start.deadline_s
+    grace_s = workflow.grace_s if start.grace_s is None else start.grace_s
+    return msgspec.structs.replace(start, definition=workflow.release.raw, deadline_s=deadline_s, grace_s=grace_s)
 
 
 def _decision_context(engine: EngineServices, resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
@@ -310,9 +321,10 @@ def _head_program(resident: ResidentExecution, execution: Execution) -> str:
 
 
 def _head_attributes(resident: ResidentExecution, execution: Execution) -> IndexedAttributes:
-    """Returns the attributes for the head. Until the execution has begun, they are those of its start."""
+    """Returns the attributes for the head, and why it is dead, if it is. Until the execution has begun, they are those of its start."""
     is_known = execution.started is None or execution.attributes is resident.indexed
-    return resident.attributes if is_known else index_attributes(execution.attributes)
+    given = split_attributes(resident.attributes)[1] if is_known else index_attributes(execution.attributes)
+    return (*failure_attributes(execution), *given) if execution.status in DEAD_STATUSES else given
 
 
 async def is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from perdure.code.durations import Duration
 from perdure.core import messages
 from perdure.core.errors import BadValue, HasEnded, NotFound, PerdureError
+from perdure.core.failure_causes import DEAD_STATUSES
 from perdure.core.paths import Key
 from perdure.service import dead_letter_groups, execution_requests, queries
 from perdure.service.execution_requests import ExecutionRequest
@@ -32,10 +33,10 @@ STATUSES_BY_OPERATION: dict[str, tuple[str, ...]] = {
     "pause": ACTIVE,
     "resume": STUCK,
     "evict": UNENDED,
-    "retry": dead_letter_groups.DEAD_STATUSES,
+    "retry": DEAD_STATUSES,
     "undo": ("completed",),
-    "requeue": dead_letter_groups.DEAD_STATUSES,
-    "discard": dead_letter_groups.DEAD_STATUSES,
+    "requeue": DEAD_STATUSES,
+    "discard": DEAD_STATUSES,
 }
 """The statuses in which each operation has an effect."""
 

@@ -4,8 +4,7 @@ The list follows from the logs; nothing else is stored. Failures are alike if th
 executions, such as ids and numbers. An execution that is retried leaves the list, and so does one that is discarded: it is cancelled after its failure.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from hashlib import sha256
@@ -14,11 +13,11 @@ from typing import Any
 import msgspec
 
 from perdure.core import error_codes, values
-from perdure.core import events as e
-from perdure.core.errors import AlreadyExists, BadValue, ChildFailed, ErrorInfo, JoinFailed, RaceFailed, StepFailed, StoreError, Timeout
+from perdure.core.errors import AlreadyExists, BadValue, ErrorInfo, StoreError
 from perdure.core.execution import Execution
+from perdure.core.failure_causes import DEAD_STATUSES, failure_cause, fingerprint
 from perdure.core.operations import CallOperation, Failure
-from perdure.core.paths import UNDO, Key, Path, is_internal_path, parse_path, path_text
+from perdure.core.paths import Key, Path, parse_path, path_text
 from perdure.runtime.quarantine import UNREADABLE
 from perdure.runtime.workflow_programs import Workflow, encode_input
 from perdure.service import execution_operations, execution_requests, queries, reruns
@@ -28,16 +27,7 @@ from perdure.service.reruns import RerunRequest, read_execution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Head, HeadFilter
 
-DEAD_STATUSES = ("failed", "needs_attention")
 DEAD_LETTERS_PER_PAGE = 500
-MESSAGE_CHARACTERS_MAX = 300
-FINGERPRINT_DIGITS = 10
-
-STEP_ERRORS = frozenset((StepFailed.code, ChildFailed.code, JoinFailed.code, RaceFailed.code, Timeout.code))
-"""The errors by which a workflow fails because a step in it has failed. The error of that step says more."""
-
-GIVEN_UP = ("cancelled", "abandoned")
-"""The outcomes of calls that were dropped because of another failure or because a race ended. They are never the cause."""
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
@@ -88,39 +78,6 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: float | datetime | None = None
     fingerprint: str = ""
     limit: int = 10_000
-
-
-# Fingerprints
-
-
-def fingerprint(workflow: str, path: Path, type: str, message: str) -> str:
-    """A short hash that is equal for failures that are alike: same workflow, same place, same error."""
-    said = "\0".join((workflow, failure_site(path), type, normalized_message(message)))
-    return sha256(said.encode(errors="surrogatepass")).hexdigest()[:FINGERPRINT_DIGITS]
-
-
-def failure_site(path: Path) -> str:
-    """A path without the numbers of iterations, items and repeated names, and without numbers that are words of their own in names."""
-    plain: Path = tuple((re.sub(r"\b\d+\b", "N", segment[0]), min(segment[1], 1)) if isinstance(segment, tuple) else ("N", 0) for segment in path)
-    return path_text(plain)
-
-
-def normalized_message(message: str) -> str:
-    """A message with its variable parts (quoted text, ids, hashes, numbers) replaced by placeholders. Normalizing twice changes nothing."""
-    before = None
-    while message != before:  # quotes may be nested
-        before = message
-        for pattern, word in _NORMALIZATIONS:
-            message = pattern.sub(word, message)
-    return " ".join(message.split())[:MESSAGE_CHARACTERS_MAX].rstrip()
-
-
-_NORMALIZATIONS = (
-    (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "<id>"),
-    (re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)|`[^`\n]*`"), "<text>"),
-    (re.compile(r"\b0[xX][0-9a-fA-F]+\b|\b(?=[a-fA-F]*\d)[0-9a-fA-F]{8,}\b"), "<id>"),
-    (re.compile(r"\d+(?:[.,:]\d+)*"), "N"),
-)
 
 
 # Groups
@@ -175,17 +132,11 @@ async def _read_dead_letter(access: StoreAccess, listed: ListedExecution) -> Dea
 
 def dead_letter_of(execution: Execution) -> DeadLetter | None:
     """The dead letter of an execution, without the input of its step; None if the execution is none."""
-    if execution.status not in DEAD_STATUSES:
+    cause = failure_cause(execution)
+    if cause is None:
         return None
-    if execution.parked is not None:
-        parked = execution.parked
-        path, error, at_s = parked.path, ErrorInfo(parked.reason, "; ".join(parked.detail)), parked.at_s
-        reason: str = parked.reason
-    elif execution.ended is not None and isinstance(execution.ended.outcome, Failure):
-        (path, error), at_s = _cause(execution, execution.ended), execution.ended.at_s
-        reason = _reason(execution, path, error)
-    else:
-        return None
+    path, error, at_s = cause
+    reason = error.type if execution.parked is not None else _reason(execution, path, error)
     name, known = fingerprint(execution.key.workflow, path, error.type, error.message), execution.open.get(path) or execution.settled.get(path)
     attempts = known.attempt if known is not None and isinstance(known.op, CallOperation) else 0
     return DeadLetter(execution.key, execution.status, name, path_text(path), error.type, error.message, at_s, reason, attempts)
@@ -210,32 +161,6 @@ def _unreadable(listed: ListedExecution, error: StoreError) -> DeadLetter:
     """The dead letter of an execution whose log cannot be read."""
     name = fingerprint(listed.key.workflow, (), error_codes.error_code(type(error)), str(error))
     return DeadLetter(listed.key, listed.status, name, "", error_codes.error_code(type(error)), str(error), listed.ended_at_s or listed.created_at_s)
-
-
-def _cause(execution: Execution, ended: e.EndedEvent) -> tuple[Path, ErrorInfo]:
-    """Where an execution failed and with which error.
-
-    A definition records the place. Code failed by the last failure in it, if its error comes from a step; otherwise by its own exception.
-    """
-    assert isinstance(ended.outcome, Failure)
-    error = ended.outcome.error
-    if execution.definition is None and error.type not in STEP_ERRORS:
-        return (), error
-    failed = list(_failures(execution))
-    if execution.definition is not None:  # among the items of a map, the one that failed first
-        failed = [one for one in failed if one[3] == error and one[2][: len(ended.path)] == ended.path and ended.path and not is_internal_path(one[2])]
-        return min(failed, key=lambda one: one[:2])[2] if failed else ended.path, error
-    _, _, path, cause = max(failed, key=lambda one: one[:2], default=(0.0, 0, (), error))
-    return path, cause
-
-
-def _failures(execution: Execution) -> Iterator[tuple[float, int, Path, ErrorInfo]]:
-    """Yields the failures before the execution began to end, in the order of settling. Dropped calls are left out: they are consequences."""
-    for path, one in execution.settled.items():
-        if path[0] == UNDO:
-            return
-        if isinstance(one.outcome, Failure) and not (isinstance(one.op, CallOperation) and one.outcome.kind in GIVEN_UP):
-            yield one.at_s, one.number, path, one.outcome.error
 
 
 def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:

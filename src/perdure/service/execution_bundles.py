@@ -25,6 +25,7 @@ from perdure.core.effects import outstanding_messages
 from perdure.core.envelopes import OutgoingMessage, QueuedMessage
 from perdure.core.errors import AlreadyExists, BadValue, ExportRefused, LogDamaged, NotFound, StoreUnavailable
 from perdure.core.execution import needs_holder
+from perdure.core.failure_causes import failure_attributes
 from perdure.core.mailbox import ReceivedMessage
 from perdure.core.operations import KeepOperation, SpawnOperation
 from perdure.core.paths import Key
@@ -314,7 +315,7 @@ def _import_commit(one: BundledExecution, bundle: Bundle, names: Mapping[Key, Ke
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=True,
         messages=(*sends, *(_without_opening(send, bundle, names) for send in outstanding_messages(execution, answered))),
-        attributes=index_attributes(attributes),
+        attributes=(*failure_attributes(execution), *index_attributes(attributes)),
     )
 
 

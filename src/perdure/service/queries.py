@@ -17,9 +17,10 @@ from perdure.code.results import Vote
 from perdure.core import attributes, messages, values, views
 from perdure.core import execution as folded
 from perdure.core.attribute_filter import AttributeAlternatives, AttributeFilter, AttributeOrder, filter_alternatives
-from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes
+from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes, split_attributes, value_of_sortable
 from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
+from perdure.core.failure_causes import ERROR_TYPE, FINGERPRINT, failure_conditions
 from perdure.core.operations import APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW, ReceiveOperation, SpawnOperation
 from perdure.core.paths import Key, path_text
 from perdure.core.program import is_hosted, program_base
@@ -83,7 +84,8 @@ class ListedExecution(msgspec.Struct, frozen=True):
 
     `version` counts its events; `workflow_version` is 0 while none is pinned; `due_at_s` is the time of its next timer or message. `seed_status` is the one of
     six statuses that other systems know which says most of `status`. One that is `hosted` runs a definition that came from the catalog or with its start, in
-    any engine that has what the definition needs.
+    any engine that has what the definition needs. `error_type` is the type of the error by which it failed, or the reason why it needs attention, and
+    `fingerprint` is equal for all that failed alike; both are empty otherwise.
     """
 
     key: Key
@@ -97,6 +99,8 @@ class ListedExecution(msgspec.Struct, frozen=True):
     attributes: ShownAttributes = {}
     seed_status: SeedStatus = "running"
     hosted: bool = False
+    error_type: str = ""
+    fingerprint: str = ""
 
 
 INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW)
@@ -163,7 +167,7 @@ async def execution_summary(access: StoreAccess, key: Key) -> ListedExecution:
     Raises:
         NotFound: there is no such execution.
     """
-    return _summary_of(await access.head(key))
+    return summary_of(await access.head(key))
 
 
 async def execution_status(access: StoreAccess, fold: ExecutionFold) -> ExecutionStatus:
@@ -255,8 +259,9 @@ HEADS_AT_A_TIME = 100
 class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects executions of a tenant, and their order: newest first, or by the attribute `order_by`.
 
-    `since` is a time, or a number of seconds before now; one of the alternatives in `where` must hold. Perdure's own executions, such as those of approvals,
-    are included only with `internal`, or if `workflow` names theirs.
+    `since` is a time, or a number of seconds before now; one of the alternatives in `where` must hold. `error_type` and `fingerprint` select executions that
+    have failed or need attention, by the type of the error and by what failures that are alike have in common. Perdure's own executions, such as those of
+    approvals, are included only with `internal`, or if `workflow` names theirs.
     """
 
     tenant: str
@@ -264,6 +269,8 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     status: tuple[str, ...] | None = None
     id_prefix: str = ""
     since: float | datetime | None = None
+    error_type: str = ""
+    fingerprint: str = ""
     where: AttributeAlternatives = ((),)
     order_by: str | None = None
     descending: bool = False
@@ -275,8 +282,9 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             BadValue, BadName: a condition is invalid.
         """
-        if not isinstance(self.id_prefix, str):
-            raise BadValue("id_prefix", self.id_prefix, "text")
+        for name, text in (("id_prefix", self.id_prefix), ("error_type", self.error_type), ("fingerprint", self.fingerprint)):
+            if not isinstance(text, str):
+                raise BadValue(name, text, "text")
         if self.descending and self.order_by is None:
             raise BadValue("descending", self.descending, "given together with order_by; without it the list begins with the newest")
         _ = checked_statuses(self.status)
@@ -298,6 +306,8 @@ def execution_filter(
     status: str | Iterable[str] | None = None,
     id_prefix: str = "",
     since: Duration | datetime | None = None,
+    error_type: str = "",
+    fingerprint: str = "",
     where: AttributeFilter | None = None,
     order_by: str | None = None,
     descending: bool = False,
@@ -314,6 +324,8 @@ def execution_filter(
         status=None if status is None else (status,) if isinstance(status, str) else tuple(status),
         id_prefix=id_prefix,
         since=since if since is None or isinstance(since, datetime) else duration_seconds(since, "since"),
+        error_type=error_type,
+        fingerprint=fingerprint,
         where=filter_alternatives(where),
         order_by=order_by,
         descending=descending,
@@ -323,8 +335,15 @@ def execution_filter(
 
 async def list_executions(access: StoreAccess, which: ExecutionFilter, limit: int, after: PagePosition | None = None) -> list[ListedExecution]:
     """Lists the executions that match every condition, behind a position in the list."""
+    wanted = msgspec.structs.replace(await head_filter(access, which), after=after, limit=limit)
+    return [summary_of(head) for head in await _listed_heads(access, wanted, which.internal)]
+
+
+async def head_filter(access: StoreAccess, which: ExecutionFilter) -> HeadFilter:
+    """The filter in the form that stores take."""
     order, statuses = which.order, None if which.status is None else frozenset(which.status)
-    wanted = HeadFilter(
+    given = which.where[0] if len(which.where) == 1 else ()
+    return HeadFilter(
         tenant=which.tenant,
         workflow=which.workflow,
         statuses=statuses,
@@ -332,12 +351,9 @@ async def list_executions(access: StoreAccess, which: ExecutionFilter, limit: in
         id_prefix=which.id_prefix,
         created_from_s=await _since_s(access, which.since),
         order=order,
-        after=after,
-        limit=limit,
-        where=which.where[0] if len(which.where) == 1 else (),
+        where=(*failure_conditions(which.error_type, which.fingerprint), *given),
         any_of=which.where if len(which.where) > 1 else (),
     )
-    return [_summary_of(head) for head in await _listed_heads(access, wanted, which.internal)]
 
 
 def position_behind(last: ListedExecution | None, which: ExecutionFilter) -> PagePosition | None:
@@ -486,7 +502,9 @@ def _as_named(tenant: str, text: str) -> list[Key]:
 # Views of heads and holders
 
 
-def _summary_of(head: Head) -> ListedExecution:
+def summary_of(head: Head) -> ListedExecution:
+    """The list entry of the execution with this head."""
+    added = {name: value_of_sortable(form) for name, form in split_attributes(head.attributes)[0]}
     due_at_s = None if head.status in ENDED_STATUSES else _due_at_s(head)
     return ListedExecution(
         head.key,
@@ -500,6 +518,8 @@ def _summary_of(head: Head) -> ListedExecution:
         attributes.indexed_attribute_values(head.attributes),
         seed_status(head.status),
         is_hosted(head.program),
+        str(added.get(ERROR_TYPE, "")),
+        str(added.get(FINGERPRINT, "")),
     )
 
 

@@ -14,12 +14,13 @@ from typing import Literal, Protocol, runtime_checkable
 import msgspec
 
 from perdure.core import log_format, messages
-from perdure.core.attributes import index_attributes, value_of_sortable, values_by_name
+from perdure.core.attributes import index_attributes, split_attributes, value_of_sortable, values_by_name
 from perdure.core.effects import outstanding_messages
 from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import PerdureError, SealedPayload, StoreError
 from perdure.core.events import Event
 from perdure.core.execution import Execution, needs_holder
+from perdure.core.failure_causes import failure_attributes
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import CallOperation, SpawnOperation
 from perdure.core.paths import UNDO, Key, Path, QueueAddress, path_text
@@ -142,7 +143,11 @@ def _attribute_findings(head: Head, execution: Execution) -> Iterator[Verificati
     """Compares the index with the attributes of the log. Until an execution has begun, only its head has attributes."""
     if execution.started is None:
         return
-    there, by_log = (values_by_name(indexed) for indexed in (head.attributes, index_attributes(execution.attributes)))
+    added, given = split_attributes(head.attributes)
+    by_fold = index_attributes(execution.attributes)
+    if added and execution.removed is None:  # heads of earlier versions do not have them, and a tombstone does not say where it failed
+        given, by_fold = head.attributes, (*failure_attributes(execution), *by_fold)
+    there, by_log = values_by_name(given), values_by_name(by_fold)
     for name in sorted(there.keys() | by_log.keys()):
         if there.get(name) != by_log.get(name):
             what = f"its attribute {name} is {_attribute_text(there.get(name))} in the index, but {_attribute_text(by_log.get(name))} by the log"

@@ -35,12 +35,18 @@ def test_a_path_that_is_missing_in_a_condition_of_dialect_004_is_a_warning_event
         assert [line for line in caplog.messages if "counts as false" in line]
 
 
-@pytest.mark.perdure(replay=False)  # it goes no further, so there is nothing to replay
-def test_a_definition_that_was_started_by_its_name_alone_says_how_to_start_it(world: World) -> None:
+def test_a_definition_that_was_started_by_its_name_alone_is_the_one_that_the_engine_has(world: World) -> None:
     caller = Definition.of({"perdure": 1, "name": "caller", "steps": [{"id": "c", "call": "it", "wait": False}]})
-    world.use(Definition.of({"perdure": 1, "name": "it", "steps": [{"id": "s", "sleep": 1}]}))
+    world.use(Definition.of({"perdure": 1, "name": "it", "limits": {"deadline": "30s"}, "steps": [{"id": "s", "sleep": "1m"}]}))
     started = world.run(caller)
     run = world.run_of(Key("default", started["workflow"], started["id"]))
-    assert run.status == "needs_attention"
-    assert "started by the name 'it' as a code workflow" in run.why
-    assert "perdure start FILE.yaml" in run.why
+    world.skip("1m")
+    assert run.status == "failed" and "deadline" in run.why
+
+
+def test_a_definition_that_was_started_by_its_name_alone_fails_by_an_input_that_it_does_not_take(world: World) -> None:
+    caller = Definition.of({"perdure": 1, "name": "caller", "steps": [{"id": "c", "call": "it", "wait": False}]})
+    world.use(Definition.of({"perdure": 1, "name": "it", "input": {"n": {"type": "integer"}}, "steps": [{"id": "s", "sleep": 1}]}))
+    started = world.run(caller)
+    run = world.run_of(Key("default", started["workflow"], started["id"]))
+    assert run.status == "failed" and "bad_input: the input lacks n" in run.why

@@ -148,7 +148,7 @@ class GraphProgram:
         definition, started = self.run.execution.definition, self.run.execution.started
         if definition is None or started is None:
             name = self.run.execution.key.workflow
-            why = f"the execution was started by the name {name!r} as a code workflow, and here {name!r} is a definition"
+            why = f"the execution was started as the code workflow {name!r}, and here {name!r} is a definition"
             raise Diverged((), (f"{why}; terminate it, and start the definition: client.start(Definition.load(FILE)), or perdure start FILE.yaml",))
         self.run.begin(plan_of_definition(definition.sha256, self.run.log.payloads), self.run.log.raw(started.input))
         self.is_begun = True
