@@ -43,6 +43,7 @@ from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.local_engine import begin_engine
 from perdure.runtime.outbox_relay import OutboxRelay
 from perdure.runtime.registrations import declared_queues, worker_limits
+from perdure.runtime.observer import Observer
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow as EngineWorkflow
 from perdure.service.bulk_workflow import BULK_CODE
@@ -95,7 +96,7 @@ class App:
     by default it follows from the environment. With ``engine=False`` the App only starts executions, for engines in other processes. With an `outbox`, such as
     a `SqlalchemyOutbox`, starts and messages with ``connection=`` are written to a table of that database, in the transaction of the caller, and the engines
     of the App post them after its commit. With `tune_gc`, the garbage collector of this process runs more rarely as long as the App is open, as in
-    ``perdure worker``.
+    ``perdure worker``. An `observer` is told what its engine and its worker do, such as that of ``perdure.observe.trace_setup.trace_observer()``.
 
     Files are read and the database is opened when the App is opened, not when it is made.
 
@@ -122,6 +123,7 @@ class App:
         policy: Policy | Mapping[str, Any] = NO_POLICY,
         grace: Duration = "30s",
         tune_gc: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         self._listed = _checked_workflows(workflows)
         self._definitions = definitions
@@ -143,7 +145,7 @@ class App:
             raise BadValue("App(outbox=…)", outbox, "an Outbox, such as SqlalchemyOutbox(engine) or DjangoOutbox()")
         self.outbox = outbox
         self.grace_s = duration_seconds(grace, "grace")
-        self.tune_gc = tune_gc
+        self.tune_gc, self.observer = tune_gc, observer
         self._lock = Lock()
         self._opened: _OpenApp | None = None
         self._pid = 0
@@ -505,14 +507,14 @@ class _OpenApp:
             secrets = secret_resolver_for(store)
             workflows = [*(one.code for one in code.workflows), *app._catalog_host()]
             direct = frozenset(app.queues) - worker_limits(code.queues).keys()
-            engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets, built_in=(BULK_CODE,))
+            engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets, built_in=(BULK_CODE,), observer=app.observer)
             try:
                 async with asyncio.timeout(patience_s):
                     self._run(engine, await begin_engine(engine))
             except TimeoutError as error:
                 raise StoreUnavailable(f"{app!r} was not opened within {patience_s:g} s, because {HELD}") from error
             if app.queues:
-                worker = Worker(store, code.steps, queues=app.queues, declares=code.queues, threaded=True, secrets=secrets)
+                worker = Worker(store, code.steps, queues=app.queues, declares=code.queues, threaded=True, secrets=secrets, observer=app.observer)
                 self._run(worker, asyncio.create_task(worker.run(), name="perdure-worker"))
             for resource in app._resources:
                 _ = await engine.resources.get(resource)

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from perdure import Context, Retry, step, workflow
+from perdure import App, Context, Retry, step, workflow
 from perdure.api.api_app import ApiApp
 from perdure.code.step_environment import StepInfo
 from perdure.core import messages
@@ -135,6 +135,16 @@ async def test_executions_steps_retries_and_ends_are_counted() -> None:
     assert value(found, "workflow_dlq_size") == 1 and value(found, "perdure_executions", status="failed") == 1
     assert value(found, "perdure_processes", kind="engine", alive="true") == 1
     assert not any("an-id-of-it" in text for _, labels in found for _, text in labels)
+
+
+async def test_the_engine_and_the_worker_of_an_app_tell_its_observer() -> None:
+    tries.clear()
+    metrics = ProcessMetrics()
+    async with App([pays, mails], queues=["mails"], db=MemoryStore(), observer=metrics) as app:
+        assert (await app.run(pays, 4), await app.run(mails)) == (8, 3)
+        found = await samples(MetricsExposition(metrics, app.client.access.store))
+    assert value(found, "perdure_executions_ended_total", workflow="pays", status="completed") == 1
+    assert value(found, "perdure_attempt_seconds_count", workflow="mails", step="mail", outcome="succeeded") == 1
 
 
 async def test_each_metric_of_the_table_is_exposed_with_its_labels() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.code.declared_queues import PER_TENANT, Queue, queue_name
 from perdure.code.durations import Duration, duration_seconds, whole_number
-from perdure.code.function_codec import FunctionCodec
+from perdure.code.function_codec import FunctionCodec, codec_of_function
 from perdure.code.step_environment import Transaction
 from perdure.core import limits
 from perdure.core.attributes import Attributes
@@ -208,7 +208,7 @@ class Step(Generic[P, R_co, X_co]):
     @cached_property
     def codec(self) -> FunctionCodec:
         """The codec of the arguments and the result. A transaction is not one of the arguments."""
-        return FunctionCodec(self.fn, skip=int(self.transaction))
+        return codec_of_function(self.fn, skip=int(self.transaction))
 
     @cached_property
     def rule(self) -> RetryRule:
@@ -480,7 +480,7 @@ class CodeWorkflow:
     @cached_property
     def codec(self) -> FunctionCodec:
         """The codec of the input and the result. The context is not part of the input."""
-        return FunctionCodec(self.fn, skip=1)
+        return codec_of_function(self.fn, skip=1)
 
     def place(self, tenant: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str, int]:
         """Returns the queue in which an execution of this input begins, its lane and its priority there.

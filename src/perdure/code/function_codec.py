@@ -5,13 +5,14 @@ lose nothing, and cost one comparison of the value's type or one decoding.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import fields as dataclass_fields
 from dataclasses import is_dataclass
 from functools import lru_cache, partial
 from itertools import count
 from types import NoneType
 from typing import Any, LiteralString, Never, NoReturn, ParamSpecArgs, ParamSpecKwargs, Self, TypeVar, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -309,18 +310,24 @@ def value_location(what: str, path: Path) -> str:
 
 
 NO_ARGUMENTS_ENCODED = values.encode(((), {}), "no arguments")
-_codecs: dict[Any, FunctionCodec] = {}
+_codecs: MutableMapping[Any, dict[int, FunctionCodec]] = WeakKeyDictionary()
 
 
 def codec_of_function(fn: Callable[..., Any], skip: int = 0) -> FunctionCodec:
-    """Returns the codec of a function. Functions with the same code and hints, such as a lambda that is created repeatedly, share one."""
-    code = getattr(fn, "__code__", None)
-    if code is None or getattr(fn, "__annotations__", None):
+    """Returns the codec of a function, which is made once. Functions without hints that have the same code, such as a lambda that is created repeatedly,
+    share one.
+
+    Raises:
+        UnsupportedType: a type hint is not supported.
+    """
+    code = None if getattr(fn, "__annotations__", None) else getattr(fn, "__code__", None)
+    try:
+        made = _codecs.setdefault(fn if code is None else code, {})
+    except TypeError:  # a callable object that can't be a key
         return FunctionCodec(fn, skip)
-    codec = _codecs.get(code)
-    if codec is None:
-        codec = _codecs[code] = FunctionCodec(fn, skip)
-    return codec
+    if skip not in made:
+        made[skip] = FunctionCodec(fn, skip)
+    return made[skip]
 
 
 def _function_name(fn: Callable[..., Any]) -> str:

@@ -1,8 +1,8 @@
 """The HTTP request that is being answered, for the logs of what is done for it."""
 
+import os
 import re
 from contextvars import ContextVar
-from uuid import uuid4
 
 import msgspec
 
@@ -28,4 +28,4 @@ current_request: ContextVar[RequestFields] = ContextVar("perdure_request")
 
 def request_id(given: str) -> str:
     """Returns the id that a request gives itself, if that is fit for logs and headers; else a new one."""
-    return given if _ID.fullmatch(given) else uuid4().hex
+    return given if _ID.fullmatch(given) else os.urandom(16).hex()

@@ -31,6 +31,9 @@ CACHED_EVENTS_MAX = 500_000
 CACHED_FOLDS_MAX = 1_000
 """The number of cached folds."""
 
+USES_PER_COUNT = 20
+"""After so many uses the events of all cached folds are counted; folds grow, so nothing else says how many there are."""
+
 
 class LogTail:
     """Reads the rows of a log that come after `version`, which must be the last event of a commit, as far as they have been written.
@@ -139,7 +142,11 @@ class ExecutionFold:
             raise
 
     async def _more(self, take: EventReader[T]) -> FoldedCommit[T] | None:
+        before = self._tail.head
         row = await self._tail.next()
+        if before is not None and self._tail.head is not None and self._tail.head.created_at_s != before.created_at_s:
+            self._reset()  # it was removed since, and another one has its key
+            row = await self._tail.next()
         if row is None:
             return None
         snapshot = row[-1] if isinstance(row[-1], e.SnapshotEvent) else None
@@ -188,13 +195,18 @@ class FoldCache:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: OrderedDict[Key, ExecutionFold] = OrderedDict()
+        self._uses = 0
 
     def of(self, key: Key) -> ExecutionFold:
         """The fold of an execution, as far as it was read before."""
         fold = self._kept.pop(key, None) or ExecutionFold(self._store, key)
         self._kept[key] = fold
-        events = sum(one.execution.logged_events for one in self._kept.values())
-        while len(self._kept) > 1 and (events > CACHED_EVENTS_MAX or len(self._kept) > CACHED_FOLDS_MAX):
-            _, oldest = self._kept.popitem(last=False)
-            events -= oldest.execution.logged_events
+        self._uses += 1
+        if len(self._kept) > CACHED_FOLDS_MAX:
+            _ = self._kept.popitem(last=False)
+        if self._uses % USES_PER_COUNT == 0:
+            events = sum(one.execution.logged_events for one in self._kept.values())
+            while len(self._kept) > 1 and events > CACHED_EVENTS_MAX:
+                _, oldest = self._kept.popitem(last=False)
+                events -= oldest.execution.logged_events
         return fold

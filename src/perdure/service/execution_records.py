@@ -121,9 +121,9 @@ async def read_record(access: StoreAccess, key: Key, at: int | None, secret: byt
         BadValue: its log has no such event.
     """
     past = await read_past(access.store, key, at)
-    now = None if at is not None else await queries.execution_status(access, access.folds.of(key))
     execution = Execution(key, past.head.root)
     attempts = [one for known in step_attempts(execution, past.seen).values() for one in known]
+    now = None if at is not None else await queries.status_of(access, past.head, execution)
     is_past = at is not None and execution.started is not None
     attributes = indexed_attribute_values(index_attributes(execution.attributes) if is_past else past.head.attributes)
     approvals = pending_approvals(execution, secret)

@@ -177,9 +177,14 @@ async def execution_status(access: StoreAccess, fold: ExecutionFold) -> Executio
         NotFound: there is no such execution.
     """
     execution = await fold.refresh()
-    head, started = fold.head, execution.started
-    if head is None:
+    if fold.head is None:
         raise NotFound(execution.key)
+    return await status_of(access, fold.head, execution)
+
+
+async def status_of(access: StoreAccess, head: Head, execution: Execution) -> ExecutionStatus:
+    """The status of an execution whose log was folded up to the version of its head."""
+    started = execution.started
     decided = execution.status == "waiting_approval" and await are_approvals_decided(access, _open_approvals(execution))
     why = await _why(access, head, execution)
     return ExecutionStatus(
