@@ -41,9 +41,9 @@ from perdure.loop_thread import LoopThread
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.local_engine import begin_engine
+from perdure.runtime.observer import Observer
 from perdure.runtime.outbox_relay import OutboxRelay
 from perdure.runtime.registrations import declared_queues, worker_limits
-from perdure.runtime.observer import Observer
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow as EngineWorkflow
 from perdure.service.bulk_workflow import BULK_CODE

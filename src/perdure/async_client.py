@@ -38,6 +38,7 @@ from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkProgress
 from perdure.service.callers import LOCAL, CallerDetails
 from perdure.service.catalog_references import parse_reference
 from perdure.service.execution_operations import LimitChanges, StartRequest, signal_body
+from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.kind_list import KindList
 from perdure.service.page_cursors import cursor_text
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
@@ -301,9 +302,10 @@ class AsyncClient:
         )
         items: Listing = []
         position = cursor_text(queries.position_behind(after, which))
+        search = ExecutionSearch(text=text)
         whole_number(limit, "limit")
         while len(items) < limit:
-            page = await self._access.call(on_executions.page, which, limit - len(items), position, None, "", text)
+            page = await self._access.call(on_executions.page, which, search, limit - len(items), position)
             items += page.items
             if not (position := page.next):
                 break

@@ -9,6 +9,7 @@ from perdure.core import values
 from perdure.core.paths import Key
 from perdure.operations import on_execution_changes, on_executions
 from perdure.service.execution_operations import StartRequest
+from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.missing_parts import START_ENGINE
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.queries import ExecutionFilter
@@ -36,8 +37,8 @@ async def started(access: StoreAccess, count: int) -> list[Key]:
 async def test_a_page_has_a_bound_and_a_list_goes_over_pages(access: StoreAccess) -> None:
     keys = await started(access, PAGE_MAX + 200)
     which = ExecutionFilter(tenant="default")
-    first = await on_executions.page(access, which, 5_000)
-    second = await on_executions.page(access, which, 5_000, first.next)
+    first = await on_executions.page(access, which, ExecutionSearch(), 5_000)
+    second = await on_executions.page(access, which, ExecutionSearch(), 5_000, first.next)
     assert [one.key for one in (*first.items, *second.items)] == keys
     assert (len(first.items), len(second.items), second.next) == (PAGE_MAX, 200, "")
     async with AsyncClient(access.store) as client:

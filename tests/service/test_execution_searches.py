@@ -11,6 +11,7 @@ from perdure.core.attributes import ADDED_PREFIX, IndexedAttributes, checked_att
 from perdure.core.errors import BadName, BadValue
 from perdure.operations import on_executions
 from perdure.service import execution_searches
+from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.queries import ExecutionFilter
 from perdure.stores.protocol import HeadFilter
 from perdure.sync_client import AsyncClient
@@ -165,7 +166,7 @@ async def test_a_search_reads_a_bounded_number_and_goes_on_where_it_stopped(c: C
         patch.setattr(execution_searches, "SCANNED_AT_A_TIME", 10)
         pages, after = [], ""
         while True:
-            page = await client._access.call(on_executions.page, which, 3, after, None, "", "0")
+            page = await client._access.call(on_executions.page, which, ExecutionSearch(text="0"), 3, after)
             pages.append(([one.key.id for one in page.items], page.scanned))
             if not (after := page.next):
                 break

@@ -18,12 +18,11 @@ from perdure.service.execution_details import ExecutionDetails
 from perdure.service.execution_details import execution_details as read_details
 from perdure.service.execution_graphs import read_graph
 from perdure.service.execution_records import ExecutionRecord
-from perdure.service.execution_searches import narrowed_filter, search_executions
+from perdure.service.execution_searches import ExecutionSearch, narrowed_filter, search_executions
 from perdure.service.history import EmittedValue
 from perdure.service.missing_parts import MissingParts
 from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
-from perdure.service.seed_statuses import SeedStatus
 from perdure.service.step_traces import StepPage, read_steps
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue
@@ -217,30 +216,20 @@ def events(access: StoreAccess, key: Key, after: int = 0, follow: bool = False) 
 # Find
 
 
-async def page(
-    access: StoreAccess,
-    which: ExecutionFilter,
-    limit: int = 100,
-    after: str = "",
-    seed_status: tuple[SeedStatus, ...] | None = None,
-    workflow_id: str = "",
-    text: str = "",
-) -> ExecutionPage:
+async def page(access: StoreAccess, which: ExecutionFilter, search: ExecutionSearch, limit: int = 100, after: str = "") -> ExecutionPage:
     """Lists executions, in pages of up to `limit`, 1,000 at most. The next page begins behind `after`, which is the `next` of the page before.
 
-    `seed_status` selects by the six statuses of other systems, `workflow_id` by the id or slug of a definition in the catalog, or the name of code. `text`
-    selects those whose workflow, id, attributes or type of error contain it, in any case; each page looks through at most 10,000 of those that match
-    otherwise.
+    A page of a search for text looks through at most 10,000 executions that match otherwise.
 
     Raises:
         BadValue, BadName: a condition is invalid.
     """
     size, begin = page_limit(limit), parse_cursor(after)
-    asked = await narrowed_filter(access, which, seed_status, workflow_id)
+    asked = await narrowed_filter(access, which, search)
     if asked is None:
         return ExecutionPage([])
-    if text:
-        found, scanned, end = await search_executions(access, asked, text, size, begin)
+    if search.text:
+        found, scanned, end = await search_executions(access, asked, search.text, size, begin)
         return ExecutionPage(found, cursor_text(end), scanned)
     found = await queries.list_executions(access, asked, size, begin)
     return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], asked)) if len(found) == size else "")

@@ -1,6 +1,6 @@
 """Narrows lists of executions by conditions that are not those of a store, and searches them for text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -8,28 +8,40 @@ from perdure.core.attributes import attribute_values_of
 from perdure.core.errors import NotFound
 from perdure.service.catalog import read_definition
 from perdure.service.queries import STATUSES, ExecutionFilter, ListedExecution, list_executions, position_behind
-from perdure.service.seed_statuses import statuses_of
+from perdure.service.seed_statuses import SeedStatus, statuses_of
 from perdure.service.store_access import StoreAccess
 from perdure.stores.records import PagePosition
 
 
-async def narrowed_filter(access: StoreAccess, which: ExecutionFilter, seed_status: Sequence[str] | None, workflow_id: str) -> ExecutionFilter | None:
-    """Returns a filter that also selects by some of the six statuses, and by the id or slug of a definition or the name of code. None: it selects nothing.
+class ExecutionSearch(msgspec.Struct, frozen=True, kw_only=True):
+    """Conditions of a list beside those of its filter.
+
+    `seed_status` selects by the six statuses of other systems, `workflow_id` by the id or slug of a definition in the catalog, or the name of code. `text`
+    selects those whose workflow, id, attributes or type of error contain it, in any case.
+    """
+
+    seed_status: tuple[SeedStatus, ...] | None = None
+    workflow_id: str = ""
+    text: str = ""
+
+
+async def narrowed_filter(access: StoreAccess, which: ExecutionFilter, search: ExecutionSearch) -> ExecutionFilter | None:
+    """Returns a filter that also selects by status and definition as `search` says. None: it selects nothing.
 
     Raises:
         BadValue: a status is none of the six.
     """
-    if seed_status is not None:
-        wanted = statuses_of(seed_status, STATUSES if which.status is None else which.status)
+    if search.seed_status is not None:
+        wanted = statuses_of(search.seed_status, STATUSES if which.status is None else which.status)
         if not wanted:
             return None
         which = msgspec.structs.replace(which, status=tuple(sorted(wanted)))
-    if not workflow_id:
+    if not search.workflow_id:
         return which
     try:
-        workflow = (await read_definition(access, which.tenant, workflow_id)).slug
+        workflow = (await read_definition(access, which.tenant, search.workflow_id)).slug
     except NotFound:
-        workflow = workflow_id
+        workflow = search.workflow_id
     return None if which.workflow not in (None, workflow) else msgspec.structs.replace(which, workflow=workflow)
 
 
