@@ -257,7 +257,6 @@ class Client:
 
         `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike. `text`
         selects those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
-
         `where` has conditions on attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or it is a list of such mappings, one of
         which must hold. With `order_by`, the list has the executions with that attribute, in its order (of several values the least counts, or with
         `descending` the greatest). For the next page, `after` is the last execution of this one. Perdure's own executions, such as those of approvals, are

@@ -63,7 +63,7 @@ async def test_a_bulk_execution_is_counted_started_once_and_read_like_any_other(
     await waiting(api, "g1", "g2", "g3")
     wanted = {"workflow": "greet", "action": "cancel", "reason": "enough"}
     counted = (await api("POST", "/api/executions/bulk?dryRun=true", wanted)).json
-    assert "id" not in counted and counted["count"]["total"] == 3 and sum(counted["count"]["statuses"].values()) == 3
+    assert counted["id"] is None and counted["count"]["total"] == 3 and sum(counted["count"]["statuses"].values()) == 3
     assert [one["id"] for one in counted["count"]["newest"]] == ["g3", "g2", "g1"]
     first, again = [await api("POST", "/api/executions/bulk", wanted, idempotency_key="k1") for _ in range(2)]
     assert first.status == 201 and first.body == again.body

@@ -78,7 +78,8 @@ async def test_those_that_failed_by_an_error_are_listed_by_its_type_and_with_tho
     (group,) = [group for group in await client.dead_letters.groups() if group.type == "ValueError"]
     assert (one.error_type, one.fingerprint) == ("ValueError", group.fingerprint)
     assert await ids(client, fingerprint=group.fingerprint, status="failed") == ["6", "3", "0"]
-    assert await ids(client, fingerprint=group.fingerprint, error_type="KeyError") == await ids(client, fingerprint="0") == []
+    assert await ids(client, fingerprint=group.fingerprint, error_type="KeyError") == await ids(client, fingerprint="x") == []
+    assert await ids(client, fingerprint=group.fingerprint[:6]) == ["6", "3", "0"] and await ids(client, fingerprint=group.fingerprint + "0") == []
     assert await ids(client, fingerprint=group.fingerprint, where={"customer": "Ünal 3"}) == ["3"]
     assert await ids(client, error_type="ValueError", where=[{"customer": "Ünal 3"}, {"customer": "Ünal 4"}, {"customer": "Ünal 6"}]) == ["6", "3"]
     assert await ids(client, error_type="ValueError", order_by="customer") == ["0", "3", "6"]

@@ -333,7 +333,7 @@ async def test_a_line_that_never_ends_is_not_kept() -> None:
 
 
 async def test_a_child_that_is_never_ready_is_started_again_and_leases_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipe_worker, "READY_S", 0.2)
+    monkeypatch.setattr(pipe_worker, "READY_S", 1.5)
     body = """
 if LIVES > 1:
     tell(say="ready")

@@ -228,6 +228,9 @@ def _read_attributes(value: Any, where: str, tenant: str) -> Attributes:
     return checked_attributes(value)
 
 
+NO_KEY = {"workflow": None, "id": None}
+
+
 def _write_key(key: Key) -> Any:
     return {"workflow": key.workflow, "id": key.id}
 
@@ -411,8 +414,8 @@ def _default_of(field: Any) -> Any:
 def struct_form(kind: type[msgspec.Struct]) -> Form:
     """Returns the form of a struct: an object."""
     fields: list[FieldForm] = []
-    writers: list[tuple[str, str, Callable[[Any], Any], bool]] = []
-    """The name of each field in Python and in JSON, what writes it, and whether JSON has the value itself."""
+    writers: list[tuple[str, str, Callable[[Any], Any], bool, bool]] = []
+    """The name of each field in Python and in JSON, what writes it, whether JSON has the value itself, and whether it is a key, which is beside the others."""
 
     def known() -> list[FieldForm]:
         if not fields:
@@ -421,16 +424,16 @@ def struct_form(kind: type[msgspec.Struct]) -> Form:
 
     def write(value: Any) -> Any:
         if not writers:
-            writers.extend((one.name, one.json_name, one.form.write, one.form.write is _write_itself) for one in known())
+            writers.extend((one.name, one.json_name, one.form.write, one.form.write is _write_itself, len(names_of(one)) > 1) for one in known())
         written: dict[str, Any] = {}
-        for name, json_name, its_write, is_itself in writers:
+        for name, json_name, its_write, is_itself, is_key in writers:
             its = getattr(value, name)
             if its is msgspec.UNSET:
                 continue
             if is_itself:
                 written[json_name] = its
-            elif name == "key" and isinstance(its, Key):
-                written |= _write_key(its)
+            elif is_key:
+                written |= NO_KEY if its is None else _write_key(its)
             else:
                 written[json_name] = its_write(its)
         return written
@@ -463,15 +466,15 @@ class SchemaReference(dict[str, Any]):
         for field in self._known():
             names = names_of(field)
             for name in names:
-                properties[name] = {"type": "string"} if len(names) > 1 else field.form.schema
+                properties[name] = field.form.schema if len(names) == 1 else {"type": "string"} if field.form is KEY else {"type": ["string", "null"]}
                 required += [name] if field.default is msgspec.NODEFAULT else []
         described = (self.kind.__doc__ or "").strip().partition("\n\n")[0]
         return {"type": "object", "description": " ".join(described.split()), "properties": properties, **({"required": required} if required else {})}
 
 
 def names_of(field: FieldForm) -> tuple[str, ...]:
-    """Returns the names in JSON of a field: those of a key are beside the other fields."""
-    return ("workflow", "id") if field.name == "key" and field.form is KEY else (field.json_name,)
+    """Returns the names in JSON of a field: those of a key, which may be null, are beside the other fields."""
+    return ("workflow", "id") if field.name == "key" and field.form in (KEY, form_of(Key | None)) else (field.json_name,)
 
 
 def read_fields(fields: Sequence[FieldForm], given: Mapping[str, Any], where: str, tenant: str) -> dict[str, Any]:

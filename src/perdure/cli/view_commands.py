@@ -37,7 +37,9 @@ after_option = click.option("--after", default=0, metavar="N", help="Only items 
 @click.option("--prefix", default="", metavar="TEXT", help="Only executions whose id has this prefix.")
 @click.option("--since", metavar="TIME", help="Only executions created in the last 30s, 1h, 2d.")
 @click.option("--error-type", default="", metavar="TYPE", help="Only executions that failed by this type of error, or need attention for this reason.")
-@click.option("--fingerprint", default="", metavar="FINGERPRINT", help="Only executions that failed alike: of one group of perdure dead-letters.")
+@click.option(
+    "--fingerprint", default="", metavar="FINGERPRINT", help="Only executions that failed alike: of one group of perdure dead-letters. Its beginning is enough."
+)
 @click.option("--text", default="", metavar="TEXT", help="Only executions with this text in their workflow, id, attributes or type of error.")
 @where_option("Only executions with matching attributes")
 @click.option("--order-by", metavar="NAME", help="List executions with this attribute, in its order, the least first.")

@@ -119,9 +119,14 @@ def failure_attributes(execution: Execution) -> IndexedAttributes:
 
 
 def failure_conditions(error_type: str, fingerprint: str) -> tuple[AttributeCondition, ...]:
-    """Returns the conditions that select executions by the type of their error and by their fingerprint; an empty text selects by neither."""
-    wanted = ((ERROR_TYPE, error_type), (FINGERPRINT, fingerprint))
-    return tuple(AttributeCondition(name, ((_form(text), _form(text) + b"\0"),)) for name, text in wanted if text)
+    """Returns the conditions that select executions by the type of their error and by their fingerprint, or its beginning; an empty text selects by neither."""
+    found = []
+    if error_type:
+        found.append(AttributeCondition(ERROR_TYPE, ((_form(error_type), _form(error_type) + b"\0"),)))
+    if fingerprint:
+        behind = b"\0" if len(fingerprint) >= FINGERPRINT_DIGITS else b"\x7f"
+        found.append(AttributeCondition(FINGERPRINT, ((_form(fingerprint), _form(fingerprint) + behind),)))
+    return tuple(found)
 
 
 def _form(text: str) -> bytes:

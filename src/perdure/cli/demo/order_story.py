@@ -1,10 +1,12 @@
 """The story of an order as it happens: each line is read from the log, from the processes, or from the file to which the steps write their requests."""
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol
 
 import click
@@ -120,18 +122,19 @@ class OrderStory:
         at_s = time.time()
         worker.process.kill()
         _ = worker.process.wait()
-        self._tell()
+        self._tell(until_s=at_s)  # another worker may go on with the step already, which is told after the kill
         open_now = [step for step in self.handle.steps() if step.state == "performing"]
         what = open_now[0].target if open_now else ""
         self.kills.append(WorkerKill(at_s, worker, f"{self.handle.key}:{open_now[0].path}" if open_now else "", what))
         where = f"in the middle of {what}" if what else "while the order waits"
         self._say(f"kill -9 worker {worker.number}, {where}; worker {self.shop.hire().number} is started", RED, at_s)
 
-    def _tell(self) -> None:
-        """Tells what has happened since the last call."""
-        lines = [line for line in self.shop.lines() if line["key"].startswith(f"{self.handle.key}:")]
+    def _tell(self, until_s: float = math.inf) -> None:
+        """Tells what has happened since the last call, of the shop only up to a time."""
+        ours = (line for line in self.shop.lines() if line["key"].startswith(f"{self.handle.key}:"))
+        lines = list(takewhile(lambda numbered: numbered[0] < self._lines or numbered[1]["at_s"] <= until_s, enumerate(ours)))
         events = list(self.handle.events(after=self._event))
-        news: list[tuple[float, Callable[[], None]]] = [(line["at_s"], partial(self._tell_line, line)) for line in lines[self._lines :]]
+        news: list[tuple[float, Callable[[], None]]] = [(line["at_s"], partial(self._tell_line, line)) for _, line in lines[self._lines :]]
         news += [(event.time_s, partial(self._tell_event, event)) for event in events]
         self._lines, self._event = len(lines), events[-1].id if events else self._event
         for _, tell in sorted(news, key=lambda one: one[0]):
