@@ -265,8 +265,8 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects executions of a tenant, and their order: newest first, or by the attribute `order_by`.
 
     `since` is a time, or a number of seconds before now; one of the alternatives in `where` must hold. `error_type` and `fingerprint` select executions that
-    have failed or need attention, by the type of the error and by the fingerprint of failures that are alike, or its beginning. Perdure's own executions, such as those of
-    approvals, are included only with `internal`, or if `workflow` names theirs.
+    have failed or need attention, by the type of the error and by the fingerprint of failures that are alike, or its beginning. Perdure's own executions,
+    such as those of approvals, are included only with `internal`, or if `workflow` names theirs.
     """
 
     tenant: str
