@@ -129,7 +129,7 @@ async def test_names_of_what_is_added_are_not_for_users(c: Cluster, client: Asyn
         checked_attribute_name(f"{ADDED_PREFIX}errorType")
     for bad in ({"error_type": 3}, {"fingerprint": None}):
         with pytest.raises(BadValue, match="text"):
-            await client.list(**bad)  # type: ignore[arg-type]  # which is the point
+            await client.list(**bad)
     with pytest.raises(BadValue, match="keys alone"):
         client.select(keys=[], error_type="ValueError")
 
