@@ -85,6 +85,7 @@ PARALLEL_PACKAGES = [
 ]
 
 UNFINISHED = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+ANY_ERROR = re.compile(r"\bexcept\s*:|\b(?:Base)?Exception\b")
 IGNORE = re.compile(r"#\s*(type:\s*ignore|pyright:\s*ignore|noqa|mypy:\s*ignore)", re.IGNORECASE)
 IGNORE_WITH_REASON = re.compile(r"#\s*(?:(?:type|pyright):\s*ignore\[[\w\-, ]+\]|noqa:\s*[A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*#\s*\w+", re.IGNORECASE)
 
@@ -127,7 +128,7 @@ def sizes(path: str, source: str) -> Iterator[str]:
 
 def oversized(path: str, source: str) -> Iterator[tuple[str, str]]:
     """What is too large, exceptions included: its key in SIZE_EXCEPTIONS, and the complaint."""
-    for name, node in _definitions(_parse(source)):
+    for name, node in definitions_of(parsed(source)):
         if isinstance(node, ast.ClassDef):
             continue
         if (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX:
@@ -139,10 +140,10 @@ def oversized(path: str, source: str) -> Iterator[tuple[str, str]]:
 
 def docstrings(path: str, source: str) -> Iterator[str]:
     """Every module, every public class and function in it, and every method of a protocol says what it is."""
-    tree = _parse(source)
+    tree = parsed(source)
     if not ast.get_docstring(tree):
         yield f"{path}:1: the module has no docstring; write the sentence that explains it"
-    for name, node in _definitions(tree):
+    for name, node in definitions_of(tree):
         public = not any(part.startswith("_") for part in name.split("."))
         if public and _must_be_documented(tree, name, node) and not ast.get_docstring(node):
             yield f"{path}:{node.lineno}: {name} is public and has no docstring"
@@ -150,9 +151,9 @@ def docstrings(path: str, source: str) -> Iterator[str]:
 
 def swallowed_errors(path: str, source: str) -> Iterator[str]:
     """Nobody catches everything to do nothing."""
-    if "except" not in source and "suppress" not in source:
+    if not ANY_ERROR.search(source):
         return
-    for node in _nodes(source):
+    for node in nodes_of(source):
         match node:
             case ast.ExceptHandler(type=kind, body=body) if _is_any_error(kind) and all(map(_does_nothing, body)):
                 yield f"{path}:{node.lineno}: this swallows every error; name the one that is expected, or let it through"
@@ -195,7 +196,7 @@ def named_kinds(path: str, source: str) -> Iterator[str]:
     module = _module(path)
     if not module.startswith(BLIND_TO_KINDS) or module in KINDS_DECLARED_BY:
         return
-    for node in _nodes(source):
+    for node in nodes_of(source):
         for part in _decisive_parts(node):
             for constant in (one for one in ast.walk(part) if isinstance(one, ast.Constant) and one.value in NAMES_OF_KINDS):
                 yield f"{path}:{constant.lineno}: this decides by the name {constant.value!r}; read what the kind, the verb or the dialect declares"
@@ -248,7 +249,7 @@ def shared_class_names(sources: Mapping[str, str]) -> Iterator[str]:
     """No two public classes have one name."""
     homes: dict[str, list[str]] = {}
     for path, source in sources.items():
-        for node in _parse(source).body:
+        for node in parsed(source).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, []).append(path)
     for name, paths in homes.items():
@@ -262,13 +263,15 @@ TEXT_RULES: tuple[Rule, ...] = (unfinished,)
 
 
 @cache
-def _parse(source: str) -> ast.Module:
+def parsed(source: str) -> ast.Module:
+    """The syntax tree of a module, which is parsed once for all checks."""
     return ast.parse(source)
 
 
 @cache
-def _nodes(source: str) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(_parse(source)))
+def nodes_of(source: str) -> tuple[ast.AST, ...]:
+    """All nodes of the tree of a module."""
+    return tuple(ast.walk(parsed(source)))
 
 
 def _module(path: str) -> str:
@@ -284,7 +287,7 @@ def _import_name(path: str) -> str:
 def _imported_modules(path: str, source: str, modules: Container[str]) -> Iterator[str]:
     """The modules that one imports: `from perdure.core import paths` imports `perdure.core.paths` if that is a module, and else `perdure.core`."""
     package = _module(path).split(".")[:-1]
-    for node in _nodes(source):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -304,7 +307,7 @@ def _layer(module: str) -> str:
 def _imports(path: str, source: str) -> Iterator[tuple[int, str]]:
     """Each import with its line, as an absolute dotted name; `from perdure import core` is one of perdure.core."""
     package = _module(path).split(".")[:-1]
-    for node in _nodes(source):
+    for node in nodes_of(source):
         match node:
             case ast.Import(names=names):
                 yield from ((node.lineno, alias.name) for alias in names)
@@ -319,8 +322,8 @@ _IMPORTERS = {"__import__", "import_module", "importlib.import_module"}
 
 
 def _impure_uses(source: str) -> Iterator[tuple[int, str]]:
-    modules = {alias.asname or alias.name: alias.name for node in _nodes(source) if isinstance(node, ast.Import) for alias in node.names}
-    for node in _nodes(source):
+    modules = {alias.asname or alias.name: alias.name for node in nodes_of(source) if isinstance(node, ast.Import) for alias in node.names}
+    for node in nodes_of(source):
         match node:
             case ast.ImportFrom(module=str(module), names=names) if module in IMPURE_PARTS:
                 yield from ((node.lineno, f"{module}.{alias.name}") for alias in names if IMPURE_PARTS[module].fullmatch(alias.name))
@@ -333,12 +336,19 @@ def _impure_uses(source: str) -> Iterator[tuple[int, str]]:
                     yield node.lineno, f"{name}()"
 
 
-def _definitions(tree: ast.AST, scope: str = "") -> Iterator[tuple[str, Definition]]:
+@cache
+def definitions_of(tree: ast.Module) -> tuple[tuple[str, Definition], ...]:
     """Every class and function with its qualified name, outer ones first."""
-    for node in ast.iter_child_nodes(tree):
+    return tuple(_definitions(tree.body, ""))
+
+
+def _definitions(statements: Iterable[ast.AST], scope: str) -> Iterator[tuple[str, Definition]]:
+    for node in statements:
         if isinstance(node, Definition):
             yield f"{scope}{node.name}", node
-        yield from _definitions(node, f"{scope}{node.name}." if isinstance(node, Definition) else scope)
+            yield from _definitions(node.body, f"{scope}{node.name}.")
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _definitions(ast.iter_child_nodes(node), scope)
 
 
 def _must_be_documented(tree: ast.Module, name: str, node: Definition) -> bool:
@@ -351,7 +361,7 @@ def _must_be_documented(tree: ast.Module, name: str, node: Definition) -> bool:
 
 def _names_given(source: str) -> Iterator[tuple[int, str]]:
     """The names that a module gives: what it defines, assigns, takes or imports as; not what others have named."""
-    for node in _nodes(source):
+    for node in nodes_of(source):
         match node:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield node.lineno, name

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -118,10 +119,23 @@ def _made(source: str, functions: list[Function], write: Callable[[Function], tu
 
 def _parameters(source: str, function: Function) -> str:
     """The parameters as the source writes them."""
-    text = ast.get_source_segment(source, function) or ""
-    returns = ast.get_source_segment(source, function.returns) if function.returns is not None else None
+    text = _segment(source, function)
+    returns = _segment(source, function.returns) if function.returns is not None else None
     inside = text[text.index("(") + 1 :].partition(f") -> {returns}:")[0]
     return _renamed(inside)
+
+
+def _segment(source: str, node: ast.expr | Function) -> str:
+    """The text of a node, from its first line on; `ast.get_source_segment` splits the whole source each time."""
+    lines = _encoded_lines(source)[node.lineno - 1 : node.end_lineno]
+    lines[-1] = lines[-1][: node.end_col_offset]
+    lines[0] = lines[0][node.col_offset :]
+    return b"\n".join(lines).decode()
+
+
+@cache
+def _encoded_lines(source: str) -> list[bytes]:
+    return source.encode().split(b"\n")
 
 
 def _docstring_lines(source: str, function: Function) -> list[str]:

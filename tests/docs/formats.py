@@ -28,6 +28,7 @@ from perdure.stores.postgres import migration_scripts
 from perdure.stores.postgres.migrations import AppliedScript
 from perdure.stores.sqlite import table_schema
 from perdure.tasks import worker_protocol as protocol
+from tests import tidy
 from tests.docs.pages import ROOT
 from tests.docs.reference import OTHERS
 
@@ -197,8 +198,9 @@ def syntax() -> dict[type[ast.AST], list[tuple[str, Any]]]:
     """The nodes of every module of the package by their class, each with the path of its module."""
     found = defaultdict[type[ast.AST], list[tuple[str, Any]]](list)
     for path in (one for one in sorted(SOURCE.rglob("*.py")) if not any(place in one.parents for place in EXAMPLES)):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            found[type(node)].append((path.relative_to(SOURCE).as_posix(), node))
+        module = path.relative_to(SOURCE).as_posix()
+        for node in tidy.nodes_of(path.read_text(encoding="utf-8")):
+            found[type(node)].append((module, node))
     return found
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import click
 
+from tests import tidy
 from tests.docs.pages import ROOT
 
 TERM = re.compile(r"^\| ([\w -]+) \| (.+) \|$", re.MULTILINE)
@@ -106,7 +107,7 @@ def words_of(name: str) -> str:
 def names() -> Iterator[tuple[str, str]]:
     """The modules, classes, functions, parameters and fields of the package, each with its file. Tests are named by sentences, and are left out."""
     for path, file in _modules():
-        for name in (path.stem, *(name for node in _nodes(path) for name in _names_of(node))):
+        for name in (path.stem, *(name for node in tidy.nodes_of(path.read_text(encoding="utf-8")) for name in _names_of(node))):
             if not name.startswith("test_"):
                 yield file, words_of(name)
 
@@ -131,14 +132,9 @@ def _modules() -> Iterator[tuple[Path, str]]:
 def docstrings() -> Iterator[tuple[str, str]]:
     """The docstrings of the package, each with its file."""
     for path, file in _modules():
-        for node in _nodes(path):
+        for node in tidy.nodes_of(path.read_text(encoding="utf-8")):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node)):
                 yield file, prose(text)
-
-
-@cache
-def _nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:

@@ -303,7 +303,8 @@ def sdk() -> str:
 def kinds() -> list[type[BaseException]]:
     """Every error of Perdure, in the order of the source."""
     found = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, BaseException) and one.__module__ == errors.__name__]
-    return sorted(found, key=lambda one: inspect.getsourcelines(one)[1])
+    lines = {node.name: node.lineno for node in ast.parse(inspect.getsource(errors)).body if isinstance(node, ast.ClassDef)}
+    return sorted(found, key=lambda one: lines[one.__name__])
 
 
 def errors_page() -> str:

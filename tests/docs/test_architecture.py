@@ -1,6 +1,5 @@
 """The architecture page names files, functions and classes that exist, and layers as the rules of the tree have them."""
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -28,8 +27,7 @@ def names_in(path: Path) -> frozenset[str]:
     """The classes and functions of a module, and its methods, as `Class.method`; of a file of SQL, its statements."""
     if path.suffix == ".sql":
         return frozenset(read_statements(path.read_text(encoding="utf-8"), path.name))
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(name for name, _ in tidy._definitions(tree))
+    return frozenset(name for name, _ in tidy.definitions_of(tidy.parsed(path.read_text(encoding="utf-8"))))
 
 
 @cache

@@ -34,7 +34,10 @@ def looks_into_stores(tree: ast.AST) -> Iterator[int]:
 
 
 def test_no_attribute_of_a_store_is_looked_for_by_its_name() -> None:
-    found = [f"{path}:{line}" for path in SOURCE.rglob("*.py") for line in looks_into_stores(ast.parse(path.read_text()))]
+    sources = {path: path.read_text() for path in SOURCE.rglob("*.py")}
+    asking = {path: source for path, source in sources.items() if any(f"{one}(" in source for one in ASKING)}
+    found = [f"{path}:{line}" for path, source in asking.items() for line in looks_into_stores(ast.parse(source))]
+    assert len(asking) > 20
     assert found == []
 
 
