@@ -16,6 +16,7 @@ import pytest
 from perdure import App, Context, WrongVerb, step, workflow
 from perdure import app as app_module
 from perdure.core.errors import StoreUnavailable
+from perdure.stores.sqlite import group_commit
 
 ROOT = Path(__file__).parents[1]
 
@@ -275,6 +276,7 @@ def test_greenlets_in_place_of_threads_are_refused(tmp_path: Path, patch: str) -
 
 def test_an_app_that_is_opened_within_a_transaction_of_the_caller_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_module, "OPENING_S_MAX", 0.3)
+    monkeypatch.setattr(group_commit, "WRITE_WAIT_MAX_S", 0.6)
     app = App([greet], db=f"sqlite:///{tmp_path}/held.db")
     with app:
         """Makes the tables."""

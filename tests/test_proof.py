@@ -103,7 +103,21 @@ def test_results_are_written_in_order_until_the_time_is_up(tmp_path: Path) -> No
         "PERDURE_PROVE_RESULTS": str(tmp_path / "results"),
         "PERDURE_PROVE_UNTIL": str(time.time() + 60),
     }
-    options = ["-q", "-p", "no:cacheprovider", "-p", "tools.prove_plugin", "-c", os.devnull, "--rootdir", str(tmp_path)]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:langsmith_plugin",
+        "-p",
+        "no:faker",
+        "-p",
+        "tools.prove_plugin",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(tmp_path),
+    ]
 
     def results() -> list[tuple[str, str]]:
         command = [sys.executable, "-m", "pytest", *options, "test_some.py"]

@@ -1,6 +1,7 @@
 """Applications around an App, tested in a world: Flask and FastAPI answer in virtual time."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ async def charge(cents: int) -> str:
 
 @workflow
 async def order(ctx: Context, cents: int) -> str:
-    await ctx.sleep("3d")
+    await ctx.sleep("1h")
     return await ctx.step(charge, cents)
 
 
@@ -70,7 +71,7 @@ def test_a_sync_application_answers_in_virtual_time(world: World) -> None:
         assert client.post("/500").get_json() == {"id": "1"}
         began = world.now
         assert client.get("/1").get_json() == {"result": "mocked"}
-        assert (world.now - began).days == 3
+        assert timedelta(hours=1) <= world.now - began < timedelta(hours=2)
         assert world.get("1", order).step("charge").attempts == 2
 
 
