@@ -3,7 +3,8 @@
 Properties that set no number of their own are tried with few examples in each run, and with many by `make prove`; long searches are marked `prove`.
 What the collection of the tests has made (some 14,000 tests and the modules under them) stays until the end: the garbage collector leaves it alone.
 A full collection, which many tests ask for, then takes milliseconds instead of a second.
-Of a test with many sets of parameters, each run of all tests has the first and some of the others, and `make prove` has all.
+Of a test with many sets of parameters, each run of all tests has the first (fewer of a test that is marked `slow`) and some of the others, and
+`make prove` has all.
 """
 
 import gc
@@ -14,20 +15,23 @@ from collections.abc import Generator, Iterator
 from itertools import count
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("each run", max_examples=15)
-settings.register_profile("long", max_examples=500)
+settings.register_profile("each run", max_examples=10, suppress_health_check=[HealthCheck.too_slow])  # which a busy machine is, and no test
+settings.register_profile("long", max_examples=500, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("each run")
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; every process that a test begins would ignore Ctrl-C too
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ALWAYS, ONE_IN = 7, 6
-"""So many sets of parameters of a test are in each run of all tests, and of the rest one in so many."""
+gc.set_threshold(10_000, 10, 20)  # syntax trees, logs and worlds are large, and next to nothing in them is garbage
 
-SETTLED_EVERY = 500
+ALWAYS, ONE_IN = 7, 6
+ALWAYS_OF_SLOW, ONE_IN_OF_SLOW = 3, 12
+"""So many sets of parameters of a test (or of one that is marked `slow`) are in each run of all tests, and of the rest one in so many."""
+
+SETTLED_EVERY = 1_000
 """After so many tests, what they left is put with what stays: modules, caches of the library, reports."""
 
 SLOW_S = 3.0
@@ -52,7 +56,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
     for item in items:
-        if item.get_closest_marker("prove") is None and (number := next(numbers[item.nodeid.partition("[")[0]])) >= ALWAYS and number % ONE_IN:
+        always, one_in = (ALWAYS, ONE_IN) if item.get_closest_marker("slow") is None else (ALWAYS_OF_SLOW, ONE_IN_OF_SLOW)
+        if item.get_closest_marker("prove") is None and (number := next(numbers[item.nodeid.partition("[")[0]])) >= always and number % one_in:
             item.add_marker("prove")
 
 

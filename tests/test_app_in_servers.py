@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from perdure import Client, ExecutionFailed
+from tests.sampling import some
 from tests.served_steps import work
 
 pytestmark = pytest.mark.slow
@@ -110,7 +111,7 @@ def test_a_step_in_flight_may_end_within_the_grace(server: Server, kind: str) ->
     assert [line.split()[0] for line in lines] == ["first", kind, f"{kind}-end"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(KINDS, 1))
 def test_one_that_takes_longer_runs_again_under_its_key_and_what_had_settled_does_not(server: Server, kind: str) -> None:
     lines = notes_after(server, kind, 1.5, "0.2s", signal.SIGTERM)
     counted = [line.split()[0] for line in lines]
@@ -118,7 +119,7 @@ def test_one_that_takes_longer_runs_again_under_its_key_and_what_had_settled_doe
     assert len({line.split()[1] for line in lines if line.startswith(kind)}) == 1
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some(KINDS[::-1], 1))
 def test_killed_it_runs_again_under_its_key_and_what_had_settled_does_not(server: Server, kind: str) -> None:
     lines = notes_after(server, kind, 0.7, "20s", signal.SIGKILL)
     assert [line.split()[0] for line in lines] == ["first", kind, kind, f"{kind}-end"]

@@ -62,7 +62,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     assert expected - set(ZipFile(wheel).namelist()) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_the_installed_wheel_with_its_command_plays_the_demo_and_writes_a_project(wheel: Path, tmp_path: Path) -> None:
     python = environment(RUNNING, tmp_path / "env")
     install(python, f"{wheel}[cli]")

@@ -237,7 +237,6 @@ GUARDS = (
         "stores.postgres.group_commit:GroupCommit._send",
         without("self._senders.discard"),
         suite("stores/postgres/test_group_commit.py"),
-        quick=True,
     ),
     Guard(
         "of processes that migrate at once, one applies a script",
@@ -463,7 +462,6 @@ GUARDS = (
         "code.deterministic_loop:DeterministicLoop.runs_alone",
         Instead("not task._must_cancel", "True"),
         suite("code/test_replay_ahead.py"),
-        quick=True,
     ),
     Guard(
         "a replay is not ahead of recorded commands", "core.replay_cursor:ReplayCursor.settle_ahead", never("self.next"), suite("core/test_replay_cursor.py")
@@ -522,7 +520,6 @@ GUARDS = (
         "core.execution:Execution._give_back",
         always("settlement.completed"),
         suite("core/test_execution.py"),
-        quick=True,
     ),
     Guard("a losing branch gives back its messages", "code.code_program:CodeProgram.give_back", Returns("None"), suite("code/test_race.py")),
     Guard("a parent hears of its child's end", "core.effects:_effects_of_ended", without("execution.watchers"), NO_FAULTS),
@@ -852,7 +849,6 @@ GUARDS = (
         "code.approval_requests:vote_refusal",
         never("vote.by not in shown.assignees"),
         suite("code/test_approval.py"),
-        quick=True,
     ),
     # What runs or fetches on behalf of a definition.
     Guard(

@@ -64,6 +64,10 @@ MADE: tuple[tuple[str, str, list[Any]], ...] = (("calc", "done", [1]), ("calc", 
 """The executions that are there: their workflows, ids and inputs."""
 
 
+PREPARED_EVERY = 20
+"""After so many requests new executions are made to ask for: some requests end or remove those that are there."""
+
+
 class DocumentedRequest(NamedTuple):
     """A request: the operation that it is for, the method, the path with its query, and the body (None: none)."""
 
@@ -225,7 +229,7 @@ async def complaints(api: Api, seed: int, count: int) -> list[tuple[DocumentedRe
     found: list[tuple[DocumentedRequest, str]] = []
     for number, place in enumerate(source.operations):
         for tried in range(count):
-            if tried % 40 == 0:
+            if (number * count + tried) % PREPARED_EVERY == 0:
                 await prepare(api, source, f"e{number}.{tried}")
             request = source.request(*place)
             try:

@@ -42,6 +42,7 @@ def contents(store: MemoryStore) -> list[object]:
     return [store.item_of(one) for one in store.things()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
 async def test_a_bad_argument_is_refused_with_its_place_and_changes_nothing(store: MemoryStore, operation: Operation) -> None:
     access = StoreAccess(store)

@@ -10,7 +10,7 @@ from tests.stores.servers import postgres
 pytestmark = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds the children of a process in /proc")
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_a_start_that_is_repeated_takes_effect_once_though_its_server_is_killed(tmp_path: Path) -> None:
     outcome = await storm(tmp_path, f"sqlite:///{tmp_path}/one.db", servers=1, starts=30, kills=1, seed=1)
     assert outcome.kills == 1 and outcome.asked > 30

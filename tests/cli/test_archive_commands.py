@@ -16,6 +16,7 @@ from perdure.cli.exit_codes import ExitCode
 from perdure.stores.sqlite.blobs import SqliteBlobRemoval
 from perdure.sync_client import AsyncClient, Client
 from tests.cli.shell import Shell
+from tests.sampling import some
 from tests.stores.sqlite.killed_process import in_a_child
 
 TURNS = 300
@@ -90,7 +91,7 @@ def test_archives_are_not_pruned_together_with_ids(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("calls", [1, 2, 4])
+@pytest.mark.parametrize("calls", some([1, 2, 4], 1))
 def test_a_pruning_that_is_killed_leaves_a_whole_database_and_is_done_by_the_next(shell: Shell, tmp_path: Path, calls: int) -> None:
     url = f"sqlite:///{tmp_path}/perdure.db"
 

@@ -17,6 +17,7 @@ from perdure.core.execution import Execution
 from perdure.core.paths import path_text
 from tests.code.decision_driver import Hand
 from tests.code.engines import MemoryEngine, every_cut, evicted, resident, settle, virtually, world
+from tests.sampling import some
 
 
 @step
@@ -46,7 +47,7 @@ async def test_state_that_is_assigned_is_what_the_next_turn_begins_with() -> Non
         assert await w.run(looping) == [10, 11, 12, 13, 14]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @virtually
 async def test_joins_races_and_inner_loops_in_a_turn_resume_after_a_suspension_from_every_cut() -> None:
     @workflow
@@ -273,6 +274,7 @@ def _root_scope(instance: CodeProgram) -> Any:
     return coroutine.cr_frame.f_locals["self"]._scope
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [300, pytest.param(1000, marks=pytest.mark.prove)])
 @pytest.mark.parametrize("endless", ENDLESS, ids=lambda one: one.code.name)
 @resident
@@ -316,7 +318,7 @@ async def test_after_compaction_a_restored_execution_continues_correctly(endless
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("endless", [steps_and_sleeps, inner_loops, consuming], ids=lambda one: one.code.name)
+@pytest.mark.parametrize("endless", some([steps_and_sleeps, inner_loops, consuming], 1), ids=lambda one: one.code.name)
 @virtually
 async def test_an_endless_loop_goes_on_also_when_it_is_rebuilt_for_every_commit(endless: Any) -> None:
     async with world(endless) as w:

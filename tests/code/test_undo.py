@@ -17,6 +17,7 @@ from tests.code.engines import cut, settle, virtually, world
 from tests.crash_budgets import Budget, crash_budgets
 from tests.proof.crash_search import Play, ScriptStage, crash_at_every_write
 from tests.proof.disks import MemoryDisk
+from tests.sampling import some
 
 done: list[str] = []
 broken: set[str] = set()
@@ -455,7 +456,7 @@ async def test_what_was_done_in_forgotten_turns_is_undone_last_first(monkeypatch
 
 @pytest.mark.slow
 @crash_budgets
-@pytest.mark.parametrize("always_suspend", [False, True])
+@pytest.mark.parametrize("always_suspend", some([False, True], 1))
 def test_killed_at_any_write_what_was_done_in_forgotten_turns_is_undone(always_suspend: bool, budget: Budget, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "DEAD_EVENTS_MIN", 8)
     monkeypatch.setattr(sys.modules[__name__], "CHARGES", 6)

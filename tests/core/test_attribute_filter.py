@@ -185,6 +185,7 @@ def test_what_is_written_is_read_as_the_same(value: Any) -> None:
     assert (name, found) == ("a", Is("=", value)) and kind(found.value) is kind(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "written"),
     [

@@ -106,7 +106,7 @@ def test_a_file_becomes_a_table_and_imported_again_nothing_is_done(tmp_path: Pat
     assert len(importing.rows()) == 9
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_killed_at_several_moments_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
     file, moments = large(tmp_path, 40_000), random.Random(7)
     undisturbed, killed = Importing(file, tmp_path / "undisturbed"), Importing(file, tmp_path / "killed")

@@ -20,7 +20,7 @@ def said_by(program: str, directory: Path) -> str:
     return said.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_definition_in_workers_is_killed_twice_and_all_that_it_claims_is_true(tmp_path: Path) -> None:
     said = said_by("examples/demo_definition.py", tmp_path)
     assert said.count("   true: ") == 5

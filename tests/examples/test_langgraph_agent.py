@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_an_agent_that_is_killed_in_a_tool_goes_on() -> None:
     pytest.importorskip("langgraph.graph", reason="langgraph is not installed")
     done = subprocess.run([sys.executable, "examples/langgraph_agent.py"], cwd=ROOT, capture_output=True, text=True, timeout=120)

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_agents_that_were_killed_in_a_tool_go_on_with_their_context_and_repeat_no_request() -> None:
     pytest.importorskip("agents", reason="the SDK is not installed")
     said = subprocess.run([sys.executable, ROOT / "examples/openai_agent.py"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)

@@ -52,6 +52,7 @@ def test_a_busy_bank_is_asked_again_and_a_large_order_goes_two_ways_that_meet(sh
     assert told(ended)[-1] == "ship"
 
 
+@pytest.mark.prove
 def test_when_the_bank_says_no_a_person_is_asked_and_decides(shop: PaymentDirectory) -> None:
     for order, decision in (("1003", "approve"), ("1004", "deny")):
         asked = shop.pays(order, 4200, "-i", "card=broken", "--no-wait")

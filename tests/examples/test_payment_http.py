@@ -89,7 +89,7 @@ def test_killed_when_the_bank_has_done_it_and_not_yet_said_so_it_is_done_once_al
     assert bank.asked.count(f"{kills} 200") == 1, "it has asked again, by the same key"
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.parametrize("kills", ["refunds", pytest.param("", marks=pytest.mark.prove)])
 def test_what_nobody_ships_is_given_back_once_also_if_it_is_killed_at_that(bank: KillingBank, kills: str) -> None:
     bank.kills = kills

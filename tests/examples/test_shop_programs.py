@@ -25,6 +25,7 @@ def has_printed(script: ShopProgram, lines: int) -> bool:
     return len(script.lines) >= lines
 
 
+@pytest.mark.prove
 def test_a_script_that_is_killed_continues_its_import(tmp_path: Path) -> None:
     script = ShopProgram(tmp_path, "examples.shop_import", str(stock_file(tmp_path, 4_000)))
     progress: list[str] = []
@@ -90,6 +91,7 @@ class Desk(ShopProgram):
         return {file.stem: file.read_text().strip() for file in self.outbox.glob("*.txt")}
 
 
+@pytest.mark.prove
 def test_a_desk_that_is_killed_answers_each_order_and_charges_it_once(tmp_path: Path) -> None:
     desk, rng = Desk(tmp_path), random.Random(11)
     for part in range(4):

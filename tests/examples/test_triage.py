@@ -39,7 +39,7 @@ def told(ended: "subprocess.CompletedProcess[str]") -> list[str]:
     return [line for line in ended.stderr.splitlines() if line.split()[0] in ("refund", "bug", "answer")]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_ticket_about_money_waits_for_a_person_and_then_the_money_goes_back(triage_directory: TriageDirectory) -> None:
     asked = triage_directory.triages("T-1041", "--no-wait")
     assert (asked.returncode, told(asked)) == (31, []), asked.stderr

@@ -76,6 +76,7 @@ LONG, LONG_AGAIN_WRITES = ("looped", "nested"), 12
 """Where a proof is not of all pairs of writes, but of each with the first of the recovery from it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("thorough", [pytest.param(False, id="some"), pytest.param(True, id="all", marks=pytest.mark.prove)])
 @pytest.mark.parametrize("name", CANONICAL)
 def test_killed_at_a_write_and_again_in_the_recovery_a_workflow_ends_as_if_undisturbed(name: str, thorough: bool) -> None:
@@ -84,6 +85,7 @@ def test_killed_at_a_write_and_again_in_the_recovery_a_workflow_ends_as_if_undis
     assert report.worlds >= report.moments or budget.once is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name if name in IN_A_FILE else pytest.param(name, marks=pytest.mark.prove) for name in CANONICAL])
 def test_killed_at_a_write_and_again_in_the_recovery_a_workflow_in_a_file_ends_as_if_undisturbed(name: str, tmp_path: Path) -> None:
     good(crash_at_every_write(play(name), on_files(tmp_path), once_max=ON_FILES.once, again_max=ON_FILES.again))

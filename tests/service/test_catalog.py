@@ -437,16 +437,16 @@ async def test_a_short_page_of_versions_is_read_in_pages_of_the_usual_size() -> 
 
 
 @pytest.mark.slow
-async def test_a_thousand_versions_are_paged_newest_first_and_a_range_finds_the_highest(access: StoreAccess) -> None:
+async def test_many_versions_are_paged_newest_first_and_a_range_finds_the_highest(access: StoreAccess) -> None:
     _ = await create(access, 0)
-    for value in range(1, 1_000):
+    for value in range(1, 120):
         _ = await publish(access, value, edit=ADA)
     versions, after = list[str](), None
     while True:
-        page = await catalog.read_history(access, T, "invoice", 300, after, versions_only=True)
+        page = await catalog.read_history(access, T, "invoice", 50, after, versions_only=True)
         versions += [one.version for one in page.items]
         if (after := page.next) is None:
             break
-    assert versions == [f"1.{minor}.0" for minor in range(999, -1, -1)]
-    assert (await catalog.read_version(access, T, "invoice@~1.500")).version == "1.500.0"
-    assert (await catalog.read_version(access, T, "invoice@^1")).version == "1.999.0"
+    assert versions == [f"1.{minor}.0" for minor in range(119, -1, -1)]
+    assert (await catalog.read_version(access, T, "invoice@~1.50")).version == "1.50.0"
+    assert (await catalog.read_version(access, T, "invoice@^1")).version == "1.119.0"

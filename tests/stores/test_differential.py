@@ -514,6 +514,6 @@ async def test_sqlite_does_what_memory_does_for_long(seed: int, tmp_path: Path) 
 @pytest.mark.slow
 async def test_a_kind_of_operation_that_never_happens_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHANCES, Twins.sweep, 0)
-    with pytest.raises(AssertionError, match=r"in 500 operations these never did anything: .*sweep; never found nothing: .*sweep") as noticed:
-        await compare_stores(0, tmp_path / "perdure.db", 10, operations_max=500)
+    with pytest.raises(AssertionError, match=r"in 150 operations these never did anything: .*sweep.*; never found nothing: .*sweep") as noticed:
+        await compare_stores(0, tmp_path / "perdure.db", 10, operations_max=150)
     assert noticed.value.__notes__[0].startswith("seed 0, operation ")

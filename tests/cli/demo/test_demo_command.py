@@ -59,6 +59,7 @@ def test_it_plays_itself_and_all_that_it_claims_is_true(tmp_path: Path) -> None:
     assert "done before under this key" in said, "it was to be killed when the bank had charged, and that was not recorded"
 
 
+@pytest.mark.prove
 def test_a_rejected_order_is_given_back_and_without_a_terminal_no_keys_are_awaited(tmp_path: Path) -> None:
     said = played(tmp_path, "--rejected", "--interactive")
     assert said.count("kill -9") == 1 and "order 1001 was given back" in said
@@ -141,7 +142,7 @@ def test_killed_with_a_key_it_goes_on_and_ends_as_the_customer_decides(tmp_path:
     assert not left_over(tmp_path)
 
 
-@pytest.mark.parametrize(("how", "code"), [("\x03", 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize(("how", "code"), [pytest.param("\x03", 130, id="Ctrl-C"), pytest.param(signal.SIGTERM, 143, id="SIGTERM", marks=pytest.mark.prove)])
 def test_however_it_ends_the_terminal_is_as_it_was_and_nothing_is_left(how: str | signal.Signals, code: int, tmp_path: Path) -> None:
     with terminal(tmp_path) as demo:
         before = demo.modes()
@@ -156,6 +157,7 @@ def test_however_it_ends_the_terminal_is_as_it_was_and_nothing_is_left(how: str 
     assert not left_over(tmp_path)
 
 
+@pytest.mark.prove
 def test_suspended_it_gives_the_terminal_back_and_resumed_it_takes_it_again(tmp_path: Path) -> None:
     with terminal(tmp_path) as demo:
         before = demo.modes()

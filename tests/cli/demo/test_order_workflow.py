@@ -65,10 +65,12 @@ class OrderProcess:
             time.sleep(0.002)
 
 
-def test_killed_again_and_again_it_does_each_thing_once_and_ends_as_if_undisturbed(tmp_path: Path) -> None:
+@pytest.mark.prove
+@pytest.mark.parametrize("kill_at", [(5,), pytest.param((1, 5, 9), marks=pytest.mark.prove)], ids=["once", "again and again"])
+def test_killed_it_does_each_thing_once_and_ends_as_if_undisturbed(tmp_path: Path, kill_at: tuple[int, ...]) -> None:
     undisturbed, killed = OrderProcess(tmp_path / "undisturbed", approved=False), OrderProcess(tmp_path / "killed", approved=False)
     result = undisturbed.run()
-    assert killed.run(kill_at=(1, 5, 9)) == result
+    assert killed.run(kill_at) == result
     assert killed.done() == undisturbed.done()
     assert [what for what, _, _ in killed.done()] == ["reserve", "charge", "refund", "release"]
     assert len({key for _, key, _ in killed.done()}) == 4

@@ -335,6 +335,7 @@ FOUND: list[tuple[str, Document, list[str], str]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "document", "expected", "words"), FOUND, ids=[row[0] for row in FOUND])
 def test_it_is_found(what: str, document: Document, expected: list[str], words: str) -> None:
     assert codes(document) == expected

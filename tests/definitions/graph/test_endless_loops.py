@@ -9,6 +9,7 @@ from perdure.core import events as e
 from perdure.core import log_format
 from perdure.dialects import definition_reader
 from perdure.testing import World
+from tests.sampling import some
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +41,7 @@ steps:
 TOOLS: Any = {"ADD": lambda a, b: a + b}
 
 
-@pytest.mark.parametrize("always_suspend", [False, True])
+@pytest.mark.parametrize("always_suspend", some([False, True], 1))
 @pytest.mark.parametrize("text", [REPEAT, CYCLE], ids=["repeat", "cycle"])
 def test_the_log_of_a_loop_without_end_stays_short(text: str, always_suspend: bool) -> None:
     with World(always_suspend=always_suspend) as world:
@@ -105,7 +106,7 @@ def undone_in(world: World, text: str) -> tuple[Any, list[str]]:
     return run, told
 
 
-@pytest.mark.parametrize("always_suspend", [False, True])
+@pytest.mark.parametrize("always_suspend", some([False, True], 1))
 @pytest.mark.parametrize("text", [UNDONE_REPEAT, UNDONE_CYCLE], ids=["repeat", "cycle"])
 def test_what_was_done_in_forgotten_turns_is_undone_with_what_its_step_could_read(text: str, always_suspend: bool) -> None:
     with World(always_suspend=always_suspend) as world:
@@ -214,7 +215,8 @@ def lived(text: str, stops: tuple[int, ...]) -> tuple[list[str], str, list[bool]
         return told, run.why, resumes
 
 
-@pytest.mark.parametrize("text", [RESTORED_REPEAT, RESTORED_CYCLE], ids=["repeat", "cycle"])
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [pytest.param(RESTORED_REPEAT, id="repeat"), pytest.param(RESTORED_CYCLE, id="cycle", marks=pytest.mark.prove)])
 def test_a_loop_without_end_that_is_restored_at_several_turns_does_what_it_does_undisturbed(text: str) -> None:
     told, error, _ = lived(text, ())
     assert len([word for word in told if word.startswith("charge")]) == len([word for word in told if word.startswith("refund")]) == 120

@@ -97,6 +97,7 @@ def test_any_kind_may_say_what_its_result_came_by(world: World) -> None:
     assert world.run(Definition.of(again, kinds={"bash": lambda config, input=None: odd})) == [odd, {}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [(BUG,), ({"label": 1}, BUG), ({"label": 1}, {"label": 2}), (answered(None, "filter"),)])
 @pytest.mark.perdure(crash_at="every", crashes_max=40)
 def test_what_was_decided_of_an_answer_stands_across_a_crash_at_every_write(world: World, answers: Any) -> None:

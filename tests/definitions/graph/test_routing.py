@@ -7,6 +7,7 @@ import pytest
 
 from perdure import Definition
 from perdure.testing import World
+from tests.sampling import some
 
 
 def definition(success: Any, work: Callable[[], Any]) -> Definition:
@@ -31,7 +32,7 @@ def test_so_does_what_a_success_may_choose_of(world: World, work: Any, went: Any
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("always_suspend", [False, True])
+@pytest.mark.parametrize("always_suspend", some([False, True], 1))
 @pytest.mark.parametrize(("result", "went"), [(999, {"b": "b"}), (-1, {"c": "c"})])
 def test_of_a_thousand_rules_the_last_may_be_the_one_that_holds(always_suspend: bool, result: int, went: Any) -> None:
     rules = [{"when": {"ref": "@self", "eq": number}, "to": "b"} for number in range(1_000)]

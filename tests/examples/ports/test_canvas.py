@@ -114,7 +114,7 @@ def test_an_eta_and_a_countdown_are_waited_for_without_a_process(world: World) -
     assert world.now >= eta
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.perdure(crash_at="every")
 def test_a_rate_limit_holds_for_all_and_a_start_that_comes_too_late_expires(world: World) -> None:
     before = world.now

@@ -124,6 +124,7 @@ class Customers:
                 one.join()
 
 
+@pytest.mark.prove
 def test_killed_while_customers_buy_it_has_sold_each_widget_once(tmp_path: Path) -> None:
     pieces, rng = 25, random.Random(5)
     with served(Shop(tmp_path, SERVER)) as shop:

@@ -18,7 +18,7 @@ from tests.examples.web.servers import RELOADERS, ROOT, SERVERS, Shop, served
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", ["fastapi", "django", pytest.param("flask", marks=pytest.mark.prove)])
 def test_it_sells_imports_and_asks_the_manager(tmp_path: Path, name: str) -> None:
     with served(Shop(tmp_path, SERVERS[name])) as shop:
         status, body = shop.post("/orders/o1?cents=4900")
@@ -90,6 +90,7 @@ class Customers:
         assert len(paid) == len(set(paid)) and self.acknowledged <= set(paid)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("name", ["fastapi", *(pytest.param(name, marks=pytest.mark.prove) for name in ("flask", "django"))])
 def test_with_workers_killed_while_it_serves_each_order_is_paid_once(tmp_path: Path, name: str) -> None:
     with served(Shop(tmp_path, SERVERS[name])) as shop:
@@ -104,6 +105,7 @@ def test_with_workers_killed_while_it_serves_each_order_is_paid_once(tmp_path: P
         assert len(customers.acknowledged) > 20
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("name", [name if name == "fastapi" else pytest.param(name, marks=pytest.mark.prove) for name in RELOADERS])
 def test_reloaded_while_it_serves_each_order_is_paid_once(tmp_path: Path, name: str) -> None:
     code = tmp_path / "code"

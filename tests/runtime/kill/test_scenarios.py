@@ -13,7 +13,7 @@ from tests.runtime.kill.scenario_run import ScenarioRun
 from tests.runtime.processes import record, seeded
 
 SCENARIOS = ("children", "undo", "approvals", "queues", "versions", "repairs", "loops", "steps_in_progress", "payloads", "exports", "definitions", "endings")
-OFTEN = ("children", "endings")
+OFTEN = ("children",)
 """Those that run with every change; the others with the long proofs."""
 SEED, SEEDS = 1, range(100, 103)
 

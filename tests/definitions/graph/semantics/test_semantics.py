@@ -48,6 +48,7 @@ def test_it_does_the_same_leaving_memory_at_each_wait(world: World, row: Row) ->
     check(world, row, play(world, row))
 
 
+@pytest.mark.slow
 @pytest.mark.perdure(crash_at="every", crashes_max=100)
 @pytest.mark.parametrize("row", [row for row in rows(for_prove=lambda row: not row.crashes) if not row.values[0].if_killed])
 def test_it_does_the_same_wherever_its_process_is_killed(world: World, row: Row) -> None:

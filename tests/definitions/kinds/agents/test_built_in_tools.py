@@ -41,7 +41,7 @@ def test_a_pipeline_runs_as_its_kind_does_and_only_its_result_is_told(world: Wor
     assert given == [(steps, {"rows": [{"price": 2}, {"price": 1}]})] and script.results == [('[{"price":1}]', False)]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.perdure(crash_at="every", crashes_max=200)
 def test_a_pipeline_is_counted_once_for_each_use_and_from_the_second_on_is_found_and_used_by_its_name(world: World) -> None:
     steps = [{"step": "table_sort", "field": "price", "order": "asc"}, {"step": "top_k", "k": 1}]

@@ -13,6 +13,7 @@ import pytest
 
 from perdure.core.errors import CommandLost, CommandRefused
 from tests.definitions.kinds.bash.command_runner import MARK, CommandRunner, marked, until
+from tests.sampling import some
 
 TREE = "sleep 60 & (setsid sleep 60 &) ; (sleep 60 & wait; sleep 60) & sleep 60"
 STUBBORN = f"trap '' TERM; {TREE}"
@@ -149,7 +150,7 @@ async def test_an_engine_that_is_killed_leaves_nothing_and_does_not_run_a_comman
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("by", some([signal.SIGINT, signal.SIGTERM], 1))
 async def test_an_engine_that_is_stopped_leaves_nothing(tmp_path: Path, by: int) -> None:
     engine = Engine(tmp_path, TREE)
     await until(lambda: len(engine.left) >= GROWN, "it has grown")

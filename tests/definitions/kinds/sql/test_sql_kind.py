@@ -65,6 +65,7 @@ async def test_the_example_does_what_it_says(shop: Path) -> None:
     assert len(rows(shop, "SELECT * FROM outbox")) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "result"),
     [
@@ -87,6 +88,7 @@ async def test_a_result_is_taken_in_the_form_that_is_asked_for(shop: Path, confi
     assert await run(shop, sql(config)) == result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "why"),
     [
@@ -109,6 +111,7 @@ async def test_what_fails_says_which_statement_and_what_to_do_and_keeps_nothing(
     assert rows(shop, "SELECT id FROM accounts") == [(1,), (2,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value", ["'; DROP TABLE accounts; --", "x' OR '1'='1", ":name", "@input.value", "@{secrets.HUSH}", "{{ 1 }}", "$1", "?1", "\x00", "ü🎉", "", "a" * 300_000]
 )
@@ -257,6 +260,7 @@ async def test_a_query_reads_only_and_changes_nothing_in_any_way(shop: Path) -> 
     assert rows(shop, "SELECT cents FROM accounts") == [(1000,), (0,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["url", "store"])
 @pytest.mark.parametrize(
     "statement",
