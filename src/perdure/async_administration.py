@@ -68,24 +68,34 @@ class AsyncAdministration:
             found += page.items
         return found
 
-    async def rotate_key(self, id: str, *, overlap: Duration = "1d", tenant: str = DEFAULT_TENANT) -> CreatedKey:
+    async def key(self, id: str, *, tenant: str = DEFAULT_TENANT) -> KeyDetails:
+        """One key, without its secret.
+
+        Raises:
+            NotFound: the tenant has no such key.
+        """
+        return await self._service(tenant)(on_access.read_key, tenant, id)
+
+    async def rotate_key(self, id: str, *, overlap: Duration = "1d", revision: int | None = None, tenant: str = DEFAULT_TENANT) -> CreatedKey:
         """Gives a key a new secret, which is shown in this answer alone. The present one stays valid for the `overlap`; 0: not at all.
 
         Raises:
             NotFound: the tenant has no such key.
+            StaleRecord: it is not at the `revision`, if one is given.
             BadValue: the key was revoked or has expired, or the overlap is not valid.
         """
         overlap_s = 0.0 if overlap == 0 else duration_seconds(overlap, "overlap")
-        return await self._service(tenant)(on_access.rotate_key, tenant, id, overlap_s)
+        return await self._service(tenant)(on_access.rotate_key, tenant, id, overlap_s, revision)
 
-    async def revoke_key(self, id: str, *, tenant: str = DEFAULT_TENANT) -> KeyDetails:
+    async def revoke_key(self, id: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> KeyDetails:
         """Revokes a key: within seconds no process accepts it, nor a session that it has opened.
 
         Raises:
             NotFound: the tenant has no such key.
+            StaleRecord: it is not at the `revision`, if one is given.
         """
         call = self._service(tenant)
-        return await call(on_access.revoke_key, call.caller, id)
+        return await call(on_access.revoke_key, call.caller, id, revision)
 
     async def sessions(self, subject: str | None = None, *, tenant: str = DEFAULT_TENANT) -> Sessions:
         """Lists the sessions of browsers that have not ended, of all people of a tenant or of one."""

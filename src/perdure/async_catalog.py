@@ -18,9 +18,9 @@ from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.operations import on_catalog
 from perdure.operations.local_service import LocalService
 from perdure.operations.on_catalog import NamedVersion
-from perdure.service.catalog import CatalogDefinition, CheckedDocument, ListedKind, RolledBack, VersionDetails, VersionDiff
+from perdure.service.catalog import CatalogDefinition, CheckedDocument, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_changes import DefinitionFields
-from perdure.service.catalog_records import CatalogEvent, DraftRecord
+from perdure.service.catalog_records import CatalogEvent
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
 from perdure.service.code_workflows import ListedCodeWorkflow
 from perdure.service.page_cursors import PAGE_MAX
@@ -263,7 +263,7 @@ class AsyncCatalog:
         call = self._service(tenant)
         return await call(on_catalog.remove_tag, tenant, definition, tag, call.author, note=note, revision=revision)
 
-    async def draft(self, definition: str, *, tenant: str = DEFAULT_TENANT) -> DraftRecord:
+    async def draft(self, definition: str, *, tenant: str = DEFAULT_TENANT) -> DraftDetails:
         """The draft of a definition. `update` with its document publishes it, which removes the draft.
 
         Raises:

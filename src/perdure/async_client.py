@@ -37,11 +37,12 @@ from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkProgress
 from perdure.service.callers import LOCAL, CallerDetails
 from perdure.service.catalog_references import parse_reference
-from perdure.service.execution_operations import LimitChanges, StartRequest, signal_body
+from perdure.service.execution_operations import StartRequest, signal_body
 from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.kind_list import KindList
 from perdure.service.page_cursors import cursor_text
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
+from perdure.service.queue_details import LimitChanges, QueueDetails
 from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.stores.configured_store import open_store
@@ -507,6 +508,10 @@ class AsyncClient:
         """
         return await self._access.call(on_queues.statuses)
 
+    async def queue(self, name: str, *, tenant: str | None = None) -> QueueDetails:
+        """One queue: its limits, what is claimed, and what waits; with a `tenant` that has limits of its own, for that one."""
+        return await self._access.call(on_queues.read, checked_name(name, "queue"), None if tenant is None else checked_name(tenant, "tenant"))
+
     async def limit(
         self,
         queue: str,
@@ -514,20 +519,28 @@ class AsyncClient:
         concurrency: int | None = UNCHANGED,
         concurrency_per_key: int | None = UNCHANGED,
         rate: Rate | None = UNCHANGED,
+        revision: int | None = None,
         tenant: str | None = None,
-    ) -> QueueStatus:
+    ) -> QueueDetails:
         """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits.
 
         Limits are for all tenants together. With a `tenant`, this one gets limits of its own in their place, which begin as those for all.
+
+        Raises:
+            StaleRecord: the limits are not those of the `revision`, if one is given.
         """
         of = None if tenant is None else checked_name(tenant, "tenant")
         per_start: Any = (rate.interval_s, rate.burst) if isinstance(rate, Rate) else rate
         changes = LimitChanges(concurrency=concurrency, per_lane=concurrency_per_key, rate=per_start)
-        return await self._access.call(on_queues.change, checked_name(queue, "queue"), changes, of)
+        return await self._access.call(on_queues.change, checked_name(queue, "queue"), changes, of, revision)
 
-    async def remove_limits(self, queue: str, *, tenant: str | None = None) -> None:
-        """Removes all limits of a queue. With a `tenant`, removes its own, so that those for all apply to it again."""
-        await self._access.call(on_queues.remove, checked_name(queue, "queue"), None if tenant is None else checked_name(tenant, "tenant"))
+    async def remove_limits(self, queue: str, *, revision: int | None = None, tenant: str | None = None) -> None:
+        """Removes all limits of a queue. With a `tenant`, removes its own, so that those for all apply to it again.
+
+        Raises:
+            StaleRecord: the limits are not those of the `revision`, if one is given.
+        """
+        await self._access.call(on_queues.remove, checked_name(queue, "queue"), None if tenant is None else checked_name(tenant, "tenant"), revision)
 
     async def engines(self) -> Engines:
         """Lists the engines and workers of this store, with what they serve and hold."""

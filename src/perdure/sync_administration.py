@@ -45,22 +45,32 @@ class Administration:
         """Lists the keys of a tenant in order of id, without their secrets. Revoked and expired ones are listed for 90 days."""
         return self._thread.call(self._inner.keys(tenant=tenant))
 
-    def rotate_key(self, id: str, *, overlap: Duration = "1d", tenant: str = DEFAULT_TENANT) -> CreatedKey:
+    def key(self, id: str, *, tenant: str = DEFAULT_TENANT) -> KeyDetails:
+        """One key, without its secret.
+
+        Raises:
+            NotFound: the tenant has no such key.
+        """
+        return self._thread.call(self._inner.key(id, tenant=tenant))
+
+    def rotate_key(self, id: str, *, overlap: Duration = "1d", revision: int | None = None, tenant: str = DEFAULT_TENANT) -> CreatedKey:
         """Gives a key a new secret, which is shown in this answer alone. The present one stays valid for the `overlap`; 0: not at all.
 
         Raises:
             NotFound: the tenant has no such key.
+            StaleRecord: it is not at the `revision`, if one is given.
             BadValue: the key was revoked or has expired, or the overlap is not valid.
         """
-        return self._thread.call(self._inner.rotate_key(id, overlap=overlap, tenant=tenant))
+        return self._thread.call(self._inner.rotate_key(id, overlap=overlap, revision=revision, tenant=tenant))
 
-    def revoke_key(self, id: str, *, tenant: str = DEFAULT_TENANT) -> KeyDetails:
+    def revoke_key(self, id: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> KeyDetails:
         """Revokes a key: within seconds no process accepts it, nor a session that it has opened.
 
         Raises:
             NotFound: the tenant has no such key.
+            StaleRecord: it is not at the `revision`, if one is given.
         """
-        return self._thread.call(self._inner.revoke_key(id, tenant=tenant))
+        return self._thread.call(self._inner.revoke_key(id, revision=revision, tenant=tenant))
 
     def sessions(self, subject: str | None = None, *, tenant: str = DEFAULT_TENANT) -> Sessions:
         """Lists the sessions of browsers that have not ended, of all people of a tenant or of one."""

@@ -12,8 +12,7 @@ from perdure.code.call_options import DEFAULT_TENANT
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.loop_thread import LoopThread
 from perdure.operations.on_catalog import NamedVersion
-from perdure.service.catalog import CatalogDefinition, CheckedDocument, ListedKind, RolledBack, VersionDetails, VersionDiff
-from perdure.service.catalog_records import DraftRecord
+from perdure.service.catalog import CatalogDefinition, CheckedDocument, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_sync import SyncedDefinition, SyncResult
 from perdure.service.version_numbers import VersionPart
 
@@ -206,7 +205,7 @@ class Catalog:
         """
         return self._thread.call(self._inner.remove_tag(definition, tag, note=note, revision=revision, tenant=tenant))
 
-    def draft(self, definition: str, *, tenant: str = DEFAULT_TENANT) -> DraftRecord:
+    def draft(self, definition: str, *, tenant: str = DEFAULT_TENANT) -> DraftDetails:
         """The draft of a definition. `update` with its document publishes it, which removes the draft.
 
         Raises:

@@ -33,10 +33,11 @@ from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
 from perdure.service.kind_list import KindList
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
+from perdure.service.queue_details import QueueDetails
 from perdure.service.replay_checks import ReplayCheck
 from perdure.service.store_access import StoreAccess
 from perdure.stores.payload_codec import PayloadCodec
-from perdure.stores.protocol import QueueStatus, Store
+from perdure.stores.protocol import Store
 from perdure.sync_administration import Administration
 from perdure.sync_catalog import Catalog
 from perdure.sync_handle import Handle
@@ -472,6 +473,10 @@ class Client:
         """
         return self._thread.call(self._inner.queues())
 
+    def queue(self, name: str, *, tenant: str | None = None) -> QueueDetails:
+        """One queue: its limits, what is claimed, and what waits; with a `tenant` that has limits of its own, for that one."""
+        return self._thread.call(self._inner.queue(name, tenant=tenant))
+
     def limit(
         self,
         queue: str,
@@ -479,17 +484,27 @@ class Client:
         concurrency: int | None = UNCHANGED,
         concurrency_per_key: int | None = UNCHANGED,
         rate: Rate | None = UNCHANGED,
+        revision: int | None = None,
         tenant: str | None = None,
-    ) -> QueueStatus:
+    ) -> QueueDetails:
         """Changes limits of a queue while workers use it; None removes a limit. The change holds until code declares other limits.
 
         Limits are for all tenants together. With a `tenant`, this one gets limits of its own in their place, which begin as those for all.
-        """
-        return self._thread.call(self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate, tenant=tenant))
 
-    def remove_limits(self, queue: str, *, tenant: str | None = None) -> None:
-        """Removes all limits of a queue. With a `tenant`, removes its own, so that those for all apply to it again."""
-        self._thread.call(self._inner.remove_limits(queue, tenant=tenant))
+        Raises:
+            StaleRecord: the limits are not those of the `revision`, if one is given.
+        """
+        return self._thread.call(
+            self._inner.limit(queue, concurrency=concurrency, concurrency_per_key=concurrency_per_key, rate=rate, revision=revision, tenant=tenant)
+        )
+
+    def remove_limits(self, queue: str, *, revision: int | None = None, tenant: str | None = None) -> None:
+        """Removes all limits of a queue. With a `tenant`, removes its own, so that those for all apply to it again.
+
+        Raises:
+            StaleRecord: the limits are not those of the `revision`, if one is given.
+        """
+        self._thread.call(self._inner.remove_limits(queue, revision=revision, tenant=tenant))
 
     def engines(self) -> Engines:
         """Lists the engines and workers of this store, with what they serve and hold."""

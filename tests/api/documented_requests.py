@@ -99,7 +99,7 @@ class RequestSource:
             filled = path.replace("{workflow}/{id}", "/".join(self._random.choice(self.executions)))
         elif path.startswith("/api/approvals/{id}") and self.approvals and self._random.random() < 0.8:
             filled = path.replace("{id}", quote(self._random.choice(self.approvals), safe=""))
-        for parameter in described["parameters"]:
+        for parameter in (one for one in described["parameters"] if "$ref" not in one):  # those are headers
             name, schema = parameter["name"], parameter["schema"]
             if parameter["in"] == "path":
                 text = str(self._known(name) if self._random.random() < 0.8 else self._random.choice(TEXTS)) or "x"

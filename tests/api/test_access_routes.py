@@ -69,7 +69,7 @@ def test_a_key_that_is_limited_to_queues_is_for_work_in_them_alone(operation: Op
 
 
 STORE_WIDE = {
-    *("queues.statuses", "queues.declare", "queues.change", "queues.remove", "queues.processes"),
+    *("queues.statuses", "queues.read", "queues.declare", "queues.change", "queues.remove", "queues.processes"),
     *("upkeep.import", "upkeep.verify", "upkeep.prune_archives", "upkeep.prune_values", "upkeep.prune_months"),
 }
 

@@ -200,7 +200,8 @@ async def test_the_document_describes_every_route_and_refers_only_to_what_it_has
             return [*([part["$ref"]] if "$ref" in part else []), *(one for value in part.values() for one in references(value))]
         return [one for value in part for one in references(value)] if isinstance(part, list) else []
 
-    assert {one.rpartition("/")[2] for one in references(document)} == document["components"]["schemas"].keys()
+    components = {f"#/components/{kind}/{name}" for kind in ("schemas", "parameters") for name in document["components"][kind]}
+    assert set(references(document)) == components
 
 
 async def test_health_and_readiness(api: Api) -> None:

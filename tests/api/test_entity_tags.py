@@ -74,6 +74,53 @@ async def test_the_version_of_an_execution_is_the_number_of_its_last_event(api: 
     assert (await api("POST", f"{place}/cancel", {}, if_match=tag)).status == 204
 
 
+async def test_a_draft_and_a_tag_have_the_version_of_their_definition(api: Api) -> None:
+    saved = await api("PUT", f"{INVOICE}/draft", {"document": "bm8gZGVmaW5pdGlvbg=="}, if_match='"1"')
+    draft = await api("GET", f"{INVOICE}/draft")
+    assert (saved.status, saved.headers["etag"], draft.headers["etag"], draft.json["revision"]) == (200, '"2"', '"2"', 2)
+    assert (await api("GET", f"{INVOICE}/draft", if_none_match='"2"')).status == 304
+    assert (await api("PUT", f"{INVOICE}/draft", {"document": "bm8="}, if_match='"1"')).status == 412
+    assert (await api("DELETE", f"{INVOICE}/draft", if_match='"1"')).status == 412
+    moved = await api("PUT", f"{INVOICE}/tags/live", {}, if_match='"2"')
+    assert (moved.status, moved.headers["etag"]) == (200, '"3"')
+    assert (await api("DELETE", f"{INVOICE}/tags/live", if_match='"2"')).status == 412
+    assert (await api("GET", f"{INVOICE}/draft")).json["document"] == "bm8gZGVmaW5pdGlvbg=="
+    assert (await api("DELETE", f"{INVOICE}/draft", if_match='"3"')).status == 200
+
+
+async def test_a_key_is_changed_only_while_it_is_what_was_read(api: Api) -> None:
+    made = (await api("POST", "/api/keys", {"name": "ci", "roles": ["operator"]})).json["key"]
+    place = f"/api/keys/{made['id']}"
+    first = await api("GET", place)
+    assert (first.headers["etag"], first.json["revision"], first.json) == ('"1"', 1, made)
+    assert (await api("GET", place, if_none_match='"1"')).status == 304
+    rotated = await api("POST", f"{place}/rotate", {}, if_match='"1"')
+    assert (rotated.status, rotated.json["key"]["revision"]) == (200, 2)
+    stale = await api("DELETE", place, if_match='"1"')
+    assert (stale.status, stale.json["code"]) == (412, "stale") and (await api("GET", place)).json["revokedAt"] is None
+    revoked = await api("DELETE", place, if_match='"2"')
+    assert (revoked.headers["etag"], revoked.json["revision"], revoked.json["secrets"]) == ('"3"', 3, 0)
+    assert (await api("DELETE", place)).headers["etag"] == '"3"', "it is revoked already"
+    assert [one["revision"] for one in (await api("GET", "/api/keys")).json["items"]] == [3]
+    assert (await api("GET", "/api/keys/none")).status == 404
+
+
+async def test_the_limits_of_a_queue_are_changed_only_while_they_are_what_was_read(api: Api) -> None:
+    empty = await api("GET", "/api/queues/mails")
+    assert (empty.status, empty.json["limits"]["concurrency"], empty.json["work"]) == (200, None, 0)
+    limited = await api("PATCH", "/api/queues/mails", {"concurrency": 3}, if_match=empty.headers["etag"])
+    assert (limited.status, limited.json["limits"]["concurrency"]) == (200, 3) and limited.headers["etag"] != empty.headers["etag"]
+    shown = await api("GET", "/api/queues/mails")
+    assert (shown.headers["etag"], shown.json) == (limited.headers["etag"], limited.json)
+    stale = await api("PATCH", "/api/queues/mails", {"concurrency": 5}, if_match=empty.headers["etag"])
+    assert (stale.status, stale.json["code"]) == (412, "stale")
+    assert (await api("DELETE", "/api/queues/mails", if_match=empty.headers["etag"])).status == 412
+    assert (await api("GET", "/api/queues/mails")).json["limits"]["concurrency"] == 3
+    own = await api("PATCH", "/api/queues/mails", {"concurrency": 1, "onlyTenant": "acme"})
+    assert own.headers["etag"] == (await api("GET", "/api/queues/mails?onlyTenant=acme")).headers["etag"] != shown.headers["etag"]
+    assert (await api("DELETE", "/api/queues/mails", if_match=shown.headers["etag"])).status == 204
+
+
 async def test_a_condition_on_what_has_no_version_is_refused(api: Api) -> None:
     answer = await api("POST", "/api/workflows/validate", {"document": DOCUMENT}, if_match='"1"')
     assert (answer.status, answer.json["code"]) == (400, "bad_request")
@@ -85,3 +132,10 @@ async def test_the_document_says_where_there_are_versions(api: Api) -> None:
         described = document["paths"][one.path][one.method.lower()]["responses"]
         assert ("304" in described) == (one.method == "GET" and one.version_field is not None)
         assert ("412" in described) == one.expects_version
+        parameters = [one.get("$ref", "").rpartition("/")[2] for one in document["paths"][one.path][one.method.lower()]["parameters"]]
+        assert ("IfMatch" in parameters) == one.expects_version
+        assert ("IfNoneMatch" in parameters) == ("304" in described)
+        assert ("LastEventId" in parameters) == one.is_stream
+        assert ("StartKey" in parameters) == one.is_start
+        assert ("IdempotencyKey" in parameters) == (one.takes_idempotency_key and one.method == "POST")
+        assert all(("ETag" in described[status].get("headers", {})) == (one.version_field is not None) for status in described if status < "300")

@@ -91,6 +91,25 @@ async def test_other_methods_are_refused(service: Service, method: str, path: st
     assert answer.status == 405 and answer.headers["allow"]
 
 
+async def test_the_document_has_the_routes_of_the_sign_in_and_what_they_answer(service: Service, joined: Service) -> None:
+    alone, with_issuer = [(await one("GET", "/openapi.json")).json for one in (service, joined)]
+    routes = {"/login": {"get", "post"}, "/logout": {"post"}, "/api/session": {"get"}, "/api/session/tenant": {"post"}}
+    to_issuer = {"/login/oidc": {"get"}, "/login/callback": {"get"}}
+    documented = [{path: set(methods) for path, methods in one["paths"].items() if path in {**routes, **to_issuer}} for one in (alone, with_issuer)]
+    assert documented == [routes, {**routes, **to_issuer}]
+    browser = Browser(service)
+    opened = await browser("POST", "/login", {"key": await service.key("viewer")})
+    shown = await browser("GET", "/api/session")
+    for answer, described in ((opened, alone["paths"]["/login"]["post"]), (shown, alone["paths"]["/api/session"]["get"])):
+        schema = described["responses"]["200"]["content"]["application/json"]["schema"]
+        assert answer.json.keys() == schema["properties"].keys() == set(schema["required"])
+    assert alone["components"]["securitySchemes"]["session"]["name"] == COOKIE and alone["paths"]["/login"]["post"]["security"] == []
+    assert (
+        str((await browser("POST", "/api/session/tenant", {"tenant": "none"}, x_csrf_token=shown.json["csrf"])).status)
+        in (alone["paths"]["/api/session/tenant"]["post"]["responses"])
+    )
+
+
 async def test_without_an_issuer_there_is_no_way_to_one(service: Service) -> None:
     assert (await service("GET", "/login/oidc")).status == 404
     assert "/login/oidc" not in (await service("GET", "/login")).body.decode()

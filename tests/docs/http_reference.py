@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
+from perdure.api.header_parameters import HEADERS
 from perdure.api.openapi_document import openapi_document
+from perdure.api.sign_in_document import ISSUER_PATHS, PATHS
 from perdure.operations.operation_table import OPERATIONS, Operation
 from perdure.operations.route_aliases import ALIASES
 
@@ -22,6 +24,8 @@ GROUPS = {
 }
 """The heading of each module of operations."""
 
+SIGN_IN = {**PATHS, **ISSUER_PATHS}
+
 COMMON = (400, 401, 403, 404, 408, 413, 415, 422, 429, 503)
 """The statuses that almost every operation has; the page says them once."""
 
@@ -39,8 +43,8 @@ has the same effect once, and does not fail.
 
 def http_page() -> str:
     """Returns the page of all operations."""
-    document = openapi_document(OPERATIONS, ALIASES)
-    parts = [HEADER, INTRODUCTION]
+    document = openapi_document(OPERATIONS, ALIASES, SIGN_IN)
+    parts = [HEADER, INTRODUCTION, *_headers()]
     grouped = {heading: [one for one in OPERATIONS if one.name.partition(".")[0] == group] for group, heading in GROUPS.items()}
     if forgotten := {one.name for one in OPERATIONS} - {one.name for found in grouped.values() for one in found}:
         raise AssertionError(f"give these a heading in GROUPS of tests/docs/http_reference.py: {sorted(forgotten)}")
@@ -48,6 +52,9 @@ def http_page() -> str:
         parts.append(f"## {heading}\n")
         for operation in operations:
             parts.extend(_operation(operation, document["paths"][operation.path][operation.method.lower()]))
+    parts.append("## Sign-in of browsers\n")
+    parts.append("A server with `perdure serve` has these. `session`: with the cookie of a session. See [the guide](../guides/serve.md).\n")
+    parts.extend(_sign_in_table(document["paths"]))
     parts.append("## Other routes\n")
     parts.append("Clients of other systems find these operations at their routes too. `execution` is the id of an execution, of whatever workflow.\n")
     parts.extend(_alias_table())
@@ -57,6 +64,27 @@ def http_page() -> str:
         parts.append(f"{schema['description']}\n" if schema.get("description") else "")
         parts.extend(_table(_fields(schema)))
     return "\n".join(part for part in parts if part).rstrip() + "\n"
+
+
+def _headers() -> Iterator[str]:
+    rows = ["| header | |", "| --- | --- |"]
+    rows += [f"| `{one['name']}`{' of a start' if name == 'StartKey' else ''} | {one['description']} |" for name, one in HEADERS.items()]
+    rows.append("| `ETag` of an answer | The version of what it has. |")
+    rows.append("| `Idempotent-Replayed` of an answer | It is that of an earlier request with the same `Idempotency-Key`. |")
+    rows.append("| `Retry-After` of an answer | After how many seconds to ask again. |")
+    yield "\n".join(rows) + "\n"
+
+
+def _sign_in_table(paths: dict[str, Any]) -> Iterator[str]:
+    rows = ["| route | needs | fields | answers | |", "| --- | --- | --- | --- | --- |"]
+    for path in SIGN_IN:
+        for method, one in paths[path].items():
+            schema = one.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            fields = [f"`{name}`{'' if required else '?'}" for name, _, required in _fields(schema)]
+            fields += [f"`{given['name']}`{'' if given['required'] else '?'}" for given in one["parameters"]]
+            needs, answers = ("session" if one["security"] else ""), ", ".join(one["responses"])
+            rows.append(f"| {method.upper()} {path} | {needs} | {', '.join(fields)} | {answers} | {one['summary']} |")
+    yield "\n".join(rows) + "\n"
 
 
 def _alias_table() -> Iterator[str]:
@@ -78,9 +106,11 @@ def _operation(operation: Operation, described: dict[str, Any]) -> Iterator[str]
     yield f"{described['summary']}\n"
     if more := described.get("description"):
         yield f"{more}\n"
-    given = [(one["name"], one["schema"], one["required"]) for one in described["parameters"] if one["in"] == "query"]
+    given = [(one["name"], one["schema"], one["required"]) for one in described["parameters"] if one.get("in") == "query"]
     body = described.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     yield from _table(given or [*_fields(body)])
+    if headers := [f"`{HEADERS[one['$ref'].rpartition('/')[2]]['name']}`" for one in described["parameters"] if "$ref" in one]:
+        yield f"Headers: {', '.join(headers)}.\n"
     yield f"Answers {'; '.join(_answers(described['responses']))}.\n"
 
 

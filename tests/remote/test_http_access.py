@@ -189,7 +189,10 @@ async def test_keys_sessions_and_the_audit(client: AsyncClient) -> None:
     admin = client.administration
     made = await admin.create_key("ci", ["operator"], queues=["mails"], expires="1d")
     assert [(one.id, one.roles, one.queues) for one in await admin.keys()] == [(made.key.id, ("operator",), ("mails",))]
-    assert (await admin.rotate_key(made.key.id, overlap=0)).text != made.text
+    assert (await admin.rotate_key(made.key.id, overlap=0, revision=made.key.revision)).text != made.text
+    with pytest.raises(StaleRecord):
+        await admin.revoke_key(made.key.id, revision=made.key.revision)
+    assert (await admin.key(made.key.id)).revision == 2
     assert (await admin.revoke_key(made.key.id)).revoked_at_s is not None
     with pytest.raises(NotFound):
         await admin.revoke_key("none")
@@ -251,6 +254,10 @@ async def test_approvals_queues_and_processes(client: AsyncClient) -> None:
     assert await going.result() == "to Rome: True"
     assert (await client.limit("mails", concurrency=3)).limits.concurrency == 3
     assert [one.name for one in await client.queues()] == ["mails"]
+    mails = await client.queue("mails")
+    assert (mails.limits.concurrency, (await client.limit("mails", concurrency_per_key=1, revision=mails.revision)).limits.concurrency) == (3, 3)
+    with pytest.raises(StaleRecord):
+        await client.remove_limits("mails", revision=mails.revision)
     await client.remove_limits("mails")
     (engine,) = [one for one in await client.engines() if one.kind == "engine"]
     assert "calc@1" in engine.programs

@@ -26,8 +26,9 @@ from perdure.service.audit import (
 )
 from perdure.service.bulk_requests import BulkFilter
 from perdure.service.callers import Caller
-from perdure.service.execution_operations import LimitChanges, StartRequest
+from perdure.service.execution_operations import StartRequest
 from perdure.service.queries import ExecutionFilter
+from perdure.service.queue_details import LimitChanges
 from perdure.service.store_access import StoreAccess
 from perdure.stores.forwarding_store import ForwardingStore
 from perdure.stores.protocol import TRANSACTIONS, Committed, Post, Store

@@ -10,8 +10,8 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,7 +24,7 @@ from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiSc
 from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
 from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import form_of
-from perdure.api.openapi_document import openapi_document
+from perdure.api.openapi_document import NO_PATHS, openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
 from perdure.api.request_log import accompanied_request
@@ -52,8 +52,19 @@ logger = logging.getLogger("perdure.api")
 Authenticate = Callable[[ApiRequest], Awaitable[Caller]]
 """Finds out who sends a request; raises Unauthenticated, or a Refusal. Of a long request, such as a stream, it is asked again every few seconds."""
 
-Pages = Callable[[ApiRequest], Awaitable[ApiAnswer | None]]
-"""Answers requests that call no operation, such as those of the sign-in; None if it has nothing there."""
+
+class Pages(Protocol):
+    """Answers requests that call no operation, such as those of the sign-in."""
+
+    @property
+    def documented(self) -> Mapping[str, Any]:
+        """Their paths, as the OpenAPI document has them."""
+        ...
+
+    async def __call__(self, request: ApiRequest) -> ApiAnswer | None:
+        """Answers a request; returns None if it is for none of them."""
+        ...
+
 
 OWN_ROUTES = frozenset((("healthz",), ("readyz",), ("openapi.json",), ("metrics",)))
 """The routes that are no operations, as segments."""
@@ -324,7 +335,8 @@ class ApiApp:
 
     def _described(self) -> bytes:
         operations, aliases = [route.operation for route in self._by_name.values()], [route.reader.alias for route in self._aliases]
-        return _encode_json(openapi_document(operations, [one for one in aliases if one is not None]))
+        pages = NO_PATHS if self._pages is None else self._pages.documented
+        return _encode_json(openapi_document(operations, [one for one in aliases if one is not None], pages))
 
     async def _shown_metrics(self, metrics: MetricsExposition, request: ApiRequest) -> ApiAnswer:
         """Answers with the metrics of this process. They concern all tenants, so they are for viewers of the default one."""

@@ -6,14 +6,16 @@ import copy
 import importlib.metadata
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from perdure.api import problems
+from perdure.api.header_parameters import HEADERS, header_names, with_headers
 from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, camel, form_of
 from perdure.api.request_arguments import RequestArguments
+from perdure.api.sign_in_document import SESSION_SCHEME
 from perdure.core.errors import (
     AnswerUnknown,
     Forbidden,
@@ -47,12 +49,13 @@ PROBLEM: Schema = {
     "required": ["type", "title", "status", "detail", "code"],
 }
 REFERENCE: Schema = {"$ref": "#/components/schemas/Problem"}
+NO_PATHS: Mapping[str, Any] = {}
 REFUSALS = {400: "bad_request", 404: "not_found", 408: "too_slow", 413: "too_large", 415: "not_json", 422: "bad_value", 429: "too_many_requests"}
 """The statuses of requests that reach no operation, and a code of each."""
 
 
-def openapi_document(operations: Sequence[Operation], aliases: Sequence[RouteAlias] = ()) -> dict[str, Any]:
-    """Returns the document of operations, at their own routes and at `aliases`."""
+def openapi_document(operations: Sequence[Operation], aliases: Sequence[RouteAlias] = (), others: Mapping[str, Any] = NO_PATHS) -> dict[str, Any]:
+    """Returns the document of operations, at their own routes and at `aliases`, and of `others`: paths with their descriptions."""
     schemas: dict[str, Schema] = {"Problem": PROBLEM}
     found: dict[str, dict[str, Any]] = {}
     for operation in operations:
@@ -67,9 +70,9 @@ def openapi_document(operations: Sequence[Operation], aliases: Sequence[RouteAli
             "version": importlib.metadata.version("perdure"),
             "description": "Durable workflows: executions, approvals, queues and upkeep.",
         },
-        "paths": found,
-        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
-        "security": [{"key": []}],
+        "paths": {**found, **others},
+        "components": {"schemas": schemas, "parameters": HEADERS, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}, "session": SESSION_SCHEME}},
+        "security": [{"key": []}, {"session": []}],
     }
 
 
@@ -82,9 +85,10 @@ def _described(reader: RequestArguments, id: str, schemas: dict[str, Schema]) ->
         "summary": summary,
         "tags": [operation.name.partition(".")[0]],
         "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in reader.in_path],
-        "responses": _responses(operation, schemas),
+        "responses": with_headers(operation, reader.method, _responses(operation, schemas)),
         "x-perdure-role": operation.role or "any",
     }
+    described["parameters"] += [{"$ref": f"#/components/parameters/{name}"} for name in header_names(operation, reader.method)]
     if more:
         described["description"] = more
     given = {} if alias is None else alias.fixed
@@ -138,10 +142,8 @@ def _responses(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
     removed = (Removed,) if NotFound in operation.errors else ()  # the head of an execution may outlive its log
     for status, kind in _further(operation):
         by_status.setdefault(status, []).append(_code(kind))
-    if operation.version_field is not None:
-        tag = {"ETag": {"description": "The version.", "schema": {"type": "string"}}}
-        found = {status: {**described, "headers": tag} for status, described in found.items()}
-        found |= {"304": {"description": "The client has this version (`If-None-Match`).", "headers": tag}} if operation.method == "GET" else {}
+    if operation.version_field is not None and operation.method == "GET":
+        found["304"] = {"description": "The client has this version (`If-None-Match`)."}
     for kind in (*operation.errors, *removed, Unauthenticated, Forbidden, StoreUnavailable):
         by_status.setdefault(problems.status_of(kind), []).append(_code(kind))
     for status, codes in sorted(by_status.items()):

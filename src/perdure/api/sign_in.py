@@ -13,12 +13,12 @@ A key is in the body of a request and never in a URL. What changes something com
 
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qs
 
 import msgspec
 
-from perdure.api import sign_in_page
+from perdure.api import sign_in_document, sign_in_page
 from perdure.api.http_requests import ApiAnswer, ApiRequest
 from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import write_time
@@ -74,6 +74,11 @@ class SignIn:
         }
         if oidc is not None and oidc.verifier.settings.client_id:
             self._routes |= {("login", "oidc"): {"GET": self._shown(self._to_issuer)}, ("login", "callback"): {"GET": self._shown(self._from_issuer)}}
+
+    @property
+    def documented(self) -> dict[str, Any]:
+        """The routes, as the OpenAPI document has them."""
+        return {**sign_in_document.PATHS, **(sign_in_document.ISSUER_PATHS if ("login", "oidc") in self._routes else {})}
 
     async def __call__(self, request: ApiRequest) -> ApiAnswer | None:
         """Answers a request; returns None if it is none of the sign-in."""

@@ -59,10 +59,13 @@ def create(settings: GlobalOptions, /, *, name: str, admin: bool, roles: tuple[R
 @click.pass_obj
 def ls(settings: GlobalOptions, /, *, as_json: bool, format: str) -> None:
     """List the keys of a tenant, without their secrets. Revoked and expired ones are listed for 90 days."""
+    from perdure.async_administration import AsyncAdministration
     from perdure.cli import output, record_views
 
-    with settings.client() as client:
-        found = client.administration.keys(tenant=settings.tenant)
+    async def listed(call: LocalService) -> list[KeyDetails]:
+        return await AsyncAdministration(call.access).keys(tenant=settings.tenant)
+
+    found = with_service(settings, listed)
     output.print_list("json" if as_json else format, (one.id for one in found), found, lambda: record_views.key_table(found, time.time()))
     if not found and format == "table" and not as_json:
         click.echo(f"perdure: the tenant {settings.tenant} has no keys\nperdure keys create NAME --admin makes one", err=True)

@@ -19,7 +19,7 @@ class LocalService:
 
     def __init__(self, access: ServiceAccess, tenant: str) -> None:
         self.caller: Caller = msgspec.structs.replace(LOCAL, tenant=tenant)
-        self._access = access
+        self.access = access
 
     @property
     def author(self) -> str:
@@ -30,6 +30,6 @@ class LocalService:
         """Performs an operation, with the errors that it documents."""
         from perdure.operations.operation_table import BY_FUNCTION  # here, since it loads the modules of all operations
 
-        if not isinstance(self._access, StoreAccess):
-            return self._access.call(operation, *args, **kwargs)
-        return audited_access(self._access, AuditedBy(self.caller, BY_FUNCTION[operation].name)).call(operation, *args, **kwargs)
+        if not isinstance(self.access, StoreAccess):
+            return self.access.call(operation, *args, **kwargs)
+        return audited_access(self.access, AuditedBy(self.caller, BY_FUNCTION[operation].name)).call(operation, *args, **kwargs)

@@ -27,23 +27,34 @@ async def list_keys(access: StoreAccess, tenant: str, limit: int = 100, after: s
     return await access_keys.list_keys(access.store, tenant, page_limit(limit), after)
 
 
-async def revoke_key(access: StoreAccess, caller: Caller, id: str) -> KeyDetails:
+async def read_key(access: StoreAccess, tenant: str, id: str) -> KeyDetails:
+    """One key: its roles, ends and last use, and not its secret.
+
+    Raises:
+        NotFound: the tenant has no such key.
+    """
+    return await access_keys.read_key(access.store, tenant, id)
+
+
+async def revoke_key(access: StoreAccess, caller: Caller, id: str, revision: int | None = None) -> KeyDetails:
     """Revokes a key: within seconds no process accepts it, nor a session that it has opened. It stays listed for 90 days.
 
     Raises:
         NotFound: the tenant has no such key.
+        StaleRecord: it is not at the revision.
     """
-    return await access_keys.revoke_key(access.store, caller.tenant, id, caller.subject)
+    return await access_keys.revoke_key(access.store, caller.tenant, id, caller.subject, revision)
 
 
-async def rotate_key(access: StoreAccess, tenant: str, id: str, overlap_s: float = OVERLAP_S) -> CreatedKey:
+async def rotate_key(access: StoreAccess, tenant: str, id: str, overlap_s: float = OVERLAP_S, revision: int | None = None) -> CreatedKey:
     """Gives a key a new secret, which is shown in this answer alone. The present one stays valid for `overlap_s` seconds, a day if nothing is said.
 
     Raises:
         NotFound: the tenant has no such key.
+        StaleRecord: it is not at the revision.
         BadValue: the key was revoked or has expired, or the overlap is not valid.
     """
-    return await access_keys.rotate_key(access.store, tenant, id, overlap_s)
+    return await access_keys.rotate_key(access.store, tenant, id, overlap_s, revision)
 
 
 async def list_audit(access: StoreAccess, tenant: str, which: AuditFilter, limit: int = 100, after: str | None = None) -> AuditPage:

@@ -7,9 +7,18 @@ import msgspec
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
-from perdure.service.catalog import CatalogDefinition, CheckedDocument, DefinitionPage, EventPage, ListedKind, RolledBack, VersionDetails, VersionDiff
+from perdure.service.catalog import (
+    CatalogDefinition,
+    CheckedDocument,
+    DefinitionPage,
+    DraftDetails,
+    EventPage,
+    ListedKind,
+    RolledBack,
+    VersionDetails,
+    VersionDiff,
+)
 from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
-from perdure.service.catalog_records import DraftRecord
 from perdure.service.catalog_references import resolve_reference
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
 from perdure.service.execution_graphs import read_plan
@@ -242,7 +251,7 @@ async def remove_tag(
 # Drafts
 
 
-async def draft(access: StoreAccess, tenant: str, definition: str) -> DraftRecord:
+async def draft(access: StoreAccess, tenant: str, definition: str) -> DraftDetails:
     """The document that is being edited. `update` with it publishes it, which removes the draft.
 
     Raises:

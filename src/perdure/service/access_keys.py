@@ -28,8 +28,8 @@ from perdure.service.credentials import (
     reserve_credential,
     secret_digest,
 )
-from perdure.service.record_kinds import KeptValue, post_records
-from perdure.service.wire_types import SecretText
+from perdure.service.record_kinds import KeptValue, is_record_key, post_records
+from perdure.service.wire_types import SecretText, Version
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
 from perdure.stores.records import RecordChange
 
@@ -51,7 +51,7 @@ _ANOTHER = "Ask an admin of the tenant for another one (perdure keys create)"
 class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A key without its secret. `secrets` is how many are valid: two for a while after a rotation, none of a key that is over.
 
-    `used_at_s` is about its last use, to a minute or two (None: none that is known).
+    `used_at_s` is about its last use, to a minute or two (None: none that is known). `revision` counts its changes, of which a use is none.
     """
 
     id: str
@@ -65,6 +65,7 @@ class KeyDetails(msgspec.Struct, frozen=True, kw_only=True):
     revoked_at_s: float | None
     revoked_by: str
     secrets: int
+    revision: Version
     used_at_s: float | None = None
 
 
@@ -122,30 +123,32 @@ async def create_key(store: Store, tenant: str, request: KeyRequest, by: str) ->
         await post_records(store, [_change(tenant, new.id, 0, key)])
     except StaleRecord as taken:
         raise BadValue("id of a key", new.id, "free; nothing was made, repeat the call") from taken
-    return CreatedKey(key_details(tenant, new.id, key, now_s), new.text)
+    return CreatedKey(key_details(tenant, new.id, key, 1, now_s), new.text)
 
 
-async def revoke_key(store: Store, tenant: str, id: str, by: str) -> KeyDetails:
+async def revoke_key(store: Store, tenant: str, id: str, by: str, revision: int | None = None) -> KeyDetails:
     """Revokes a key. Processes refuse it within `CACHE_S`. It stays listed for 90 days. Has no effect on one that is revoked.
 
     Raises:
         NotFound: the tenant has no such key.
+        StaleRecord: it is not at the revision.
     """
     now_s = (await store.store_time()).now_s
 
     def revoked(key: AccessKey) -> AccessKey:
         return key if key.revoked_at_s is not None else replace(key, revoked_at_s=now_s, revoked_by=by)
 
-    key = revoked(await _changed(store, tenant, id, revoked))
+    key, version = await _changed(store, tenant, id, revoked, revision)
     await expire_reservation(store, id, _forgotten_at(key))
-    return key_details(tenant, id, key, now_s)
+    return key_details(tenant, id, key, version, now_s)
 
 
-async def rotate_key(store: Store, tenant: str, id: str, overlap_s: float = OVERLAP_S) -> CreatedKey:
+async def rotate_key(store: Store, tenant: str, id: str, overlap_s: float = OVERLAP_S, revision: int | None = None) -> CreatedKey:
     """Gives a key a new secret. The present one stays valid for `overlap_s`; one that was on its way out since an earlier rotation ends at once.
 
     Raises:
         NotFound: the tenant has no such key.
+        StaleRecord: it is not at the revision.
         BadValue: the key was revoked or has expired, or the overlap is not valid.
     """
     if not 0 <= overlap_s < 1e10:
@@ -158,17 +161,29 @@ async def rotate_key(store: Store, tenant: str, id: str, overlap_s: float = OVER
         former = (replace(key.secrets[-1], expires_at_s=now_s + overlap_s),) if overlap_s else ()
         return replace(key, secrets=(*former, KeySecret(secret_digest(text))))
 
-    key = await _changed(store, tenant, id, rotated)
-    return CreatedKey(key_details(tenant, id, rotated(key), now_s), text)
+    key, version = await _changed(store, tenant, id, rotated, revision)
+    return CreatedKey(key_details(tenant, id, key, version, now_s), text)
 
 
-async def _changed(store: Store, tenant: str, id: str, change: Callable[[AccessKey], AccessKey]) -> AccessKey:
+async def _changed(store: Store, tenant: str, id: str, change: Callable[[AccessKey], AccessKey], revision: int | None) -> tuple[AccessKey, int]:
+    """Changes a key; returns it with its version."""
+    after: list[tuple[AccessKey, int]] = []
+
     def changed(kept: KeptValue[AccessKey]) -> RecordChange | None:
-        return None if (wanted := change(kept.value)) == kept.value else _change(tenant, id, kept.version, wanted)
+        if revision is not None and kept.version != revision:
+            raise StaleRecord("key", id, revision, kept.version)
+        wanted = change(kept.value)
+        is_same = wanted == kept.value
+        after.append((wanted, kept.version + (not is_same)))
+        return None if is_same else _change(tenant, id, kept.version, wanted)
 
-    if (found := await KEYS.update(store, tenant, id, changed)) is None:
-        raise NotFound(id, f"there is no key {id!r} in the tenant {tenant}. perdure keys ls lists the keys")
-    return found
+    if await KEYS.update(store, tenant, id, changed) is None:
+        raise _unknown_key(tenant, id)
+    return after[-1]
+
+
+def _unknown_key(tenant: str, id: str) -> NotFound:
+    return NotFound(id, f"there is no key {id!r} in the tenant {tenant}. perdure keys ls lists the keys")
 
 
 def _change(tenant: str, id: str, version: int, key: AccessKey) -> RecordChange:
@@ -187,7 +202,7 @@ def _is_over(expires_at_s: float | None, now_s: float) -> bool:
 # Reads
 
 
-def key_details(tenant: str, id: str, key: AccessKey, now_s: float, used_at_s: float | None = None) -> KeyDetails:
+def key_details(tenant: str, id: str, key: AccessKey, version: int, now_s: float, used_at_s: float | None = None) -> KeyDetails:
     """What is shown of a key."""
     is_over = key.revoked_at_s is not None or _is_over(key.expires_at_s, now_s)
     return KeyDetails(
@@ -202,8 +217,22 @@ def key_details(tenant: str, id: str, key: AccessKey, now_s: float, used_at_s: f
         revoked_at_s=key.revoked_at_s,
         revoked_by=key.revoked_by,
         secrets=0 if is_over else sum(not _is_over(one.expires_at_s, now_s) for one in key.secrets),
+        revision=version,
         used_at_s=used_at_s,
     )
+
+
+async def read_key(store: ReadOnlyStore, tenant: str, id: str) -> KeyDetails:
+    """One key of a tenant, without its secrets.
+
+    Raises:
+        NotFound: the tenant has no such key.
+    """
+    found = await KEYS.read(store, tenant, id) if is_record_key(id) else None
+    if found is None:
+        raise _unknown_key(tenant, id)
+    use = await KEY_USES.read(store, tenant, id)
+    return key_details(tenant, id, found.value, found.version, (await store.store_time()).now_s, None if use is None else use.value.used_at_s)
 
 
 async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: str | None = None) -> KeyPage:
@@ -212,7 +241,7 @@ async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: 
     found, following = await KEYS.page_behind(store, tenant, limit, after)
     uses = await asyncio.gather(*(KEY_USES.read(store, tenant, one.key) for one in found))
     used = [None if use is None else use.value.used_at_s for use in uses]
-    items = [key_details(tenant, one.key, one.value, now_s, at_s) for one, at_s in zip(found, used, strict=True)]
+    items = [key_details(tenant, one.key, one.value, one.version, now_s, at_s) for one, at_s in zip(found, used, strict=True)]
     return KeyPage(items, following)
 
 
@@ -222,7 +251,7 @@ async def has_valid_key(store: ReadOnlyStore) -> bool:
     while True:
         entries, after = await CREDENTIALS.page_behind(store, CREDENTIAL_TENANT, DIRECTORY_PAGE, after)
         for kept in await asyncio.gather(*(KEYS.read(store, one.value.tenant, one.key) for one in entries)):
-            if kept is not None and key_details("", "", kept.value, now_s).secrets:
+            if kept is not None and key_details("", "", kept.value, kept.version, now_s).secrets:
                 return True
         if after is None:
             return False

@@ -119,6 +119,18 @@ class VersionDetails(msgspec.Struct, frozen=True, kw_only=True):
     canonical: bytes
 
 
+class DraftDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A document that is being edited. It need not be valid. `base` is the hash of the version that it began with (empty: none), and `revision` that of its
+    definition, which a change can be made on the condition of.
+    """
+
+    document: bytes
+    base: str
+    at_s: float
+    by: str
+    revision: Version
+
+
 class VersionDiff(msgspec.Struct, frozen=True):
     """The changes that lead from one version to another, as data and as text."""
 
@@ -413,13 +425,15 @@ async def discard_draft(access: StoreAccess, tenant: str, which: str, edit: Edit
     return shown_definition(await changes.carry_out(access.store, tenant, edit, decide))
 
 
-async def read_draft(access: StoreAccess, tenant: str, which: str) -> DraftRecord:
+async def read_draft(access: StoreAccess, tenant: str, which: str) -> DraftDetails:
     """The draft of a definition. It is published by `update_definition` with its document, which removes it.
 
     Raises:
         NotFound: there is no such definition, or it has no draft.
     """
-    return (await _expected_draft(access, tenant, (await find_definition(access.store, tenant, which)).value)).value
+    found = await find_definition(access.store, tenant, which)
+    draft = (await _expected_draft(access, tenant, found.value)).value
+    return DraftDetails(document=draft.document, base=draft.base, at_s=draft.at_s, by=draft.by, revision=found.version)
 
 
 async def _expected_draft(access: StoreAccess, tenant: str, record: DefinitionRecord) -> KeptValue[DraftRecord]:

@@ -1,4 +1,4 @@
-"""Operations on executions: start them, send messages and commands, wait for replies, and change queue limits.
+"""Operations on executions: start them, send messages and commands, and wait for replies.
 
 Each operation posts messages under idempotency keys, so they arrive once and whole. When it returns, the message is durable; an engine acts on it later.
 
@@ -12,7 +12,6 @@ import inspect
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
-from math import inf
 from typing import Any, TypeGuard, cast
 from uuid import uuid4
 
@@ -22,7 +21,6 @@ from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow, refuse_inef
 from perdure.code.carried_context import captured_context
 from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue
-from perdure.code.durations import whole_number
 from perdure.code.message_validation import rejection_of, validators_of
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
@@ -48,60 +46,8 @@ from perdure.service.reruns import SEED_BITS
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NO_ARGUMENTS, EncodedInput, JsonDocument
 from perdure.stores.outbox import OutboxTransaction
-from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, QueueLimits, QueueStatus, Refused, Store
+from perdure.stores.protocol import UNLIMITED, Commit, Committed, Head, HeadFilter, Post, Refused, Store
 from perdure.stores.user_transactions import UserTransactionStore
-
-
-class LimitChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """New limits of a queue. One that is unset stays as it is; None removes it. A rate is the time between two starts, and how many may begin at once."""
-
-    concurrency: int | msgspec.UnsetType | None = msgspec.UNSET
-    per_lane: int | msgspec.UnsetType | None = msgspec.UNSET
-    rate: tuple[float, int] | msgspec.UnsetType | None = msgspec.UNSET
-
-
-async def change_queue_limits(store: Store, name: str, changes: LimitChanges, tenant: str | None = None) -> QueueStatus:
-    """Changes limits of a queue while workers use it. Tasks that are already claimed are not affected. Returns the status of the queue.
-
-    With a `tenant`, its own limits are changed. They begin as those for all, and then apply to it in their place.
-
-    Raises:
-        BadValue: a limit is invalid.
-    """
-    limits = {status.tenant: status.limits for status in await store.queues() if status.name == name}
-    known = limits.get(tenant, msgspec.structs.replace(limits.get(None, UNLIMITED), declared=""))
-    given = {"concurrency": changes.concurrency, "per_lane": changes.per_lane}
-    changed: dict[str, Any] = {field: limit for field, limit in given.items() if limit is not msgspec.UNSET}
-    if changes.rate is not msgspec.UNSET:
-        interval_s, burst = changes.rate or (0.0, 1)
-        if changes.rate is not None and interval_s == 0:
-            raise BadValue("rate", interval_s, _INTERVAL)
-        changed |= {"interval_s": interval_s, "burst": burst}
-    await store.limit(name, checked_limits(msgspec.structs.replace(known, **changed)), tenant)
-    return next(status for status in await store.queues() if (status.name, status.tenant) == (name, tenant))
-
-
-_INTERVAL = "a time between two starts in seconds, above 0"
-
-
-def checked_limits(limits: QueueLimits) -> QueueLimits:
-    """Returns limits of a queue as a store takes them.
-
-    Raises:
-        BadValue: one is invalid.
-    """
-    for what, limit in (("concurrency", limits.concurrency), ("concurrency_per_key", limits.per_lane)):
-        if limit is not None:
-            whole_number(limit, what, 0)
-    if not 0 <= limits.interval_s < inf:
-        raise BadValue("rate", limits.interval_s, _INTERVAL)
-    whole_number(limits.burst, "burst")
-    return limits
-
-
-async def remove_queue_limits(store: Store, name: str, tenant: str | None = None) -> None:
-    """Removes all limits of a queue, or those of a `tenant`, to which the limits for all then apply again. It does nothing if there are none."""
-    await store.limit(name, None, tenant)
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
