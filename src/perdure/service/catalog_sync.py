@@ -18,6 +18,7 @@ from perdure.service.catalog import CatalogDefinition, deletion, read_with_slug,
 from perdure.service.catalog_changes import NO_FIELDS, CatalogChange, ChangeOutcome, Edit, Moment, Publication
 from perdure.service.catalog_records import DEFINITIONS
 from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import JsonDocument
 
 DOCUMENTS_MAX = 1_000
 SET_BYTES_MAX = 64 * 1024 * 1024
@@ -34,7 +35,7 @@ class SyncedDefinition(msgspec.Struct, frozen=True):
 class SyncDocument(msgspec.Struct, frozen=True):
     """A document of a set. Without a `slug`, one is made of its name. `file` is where it is kept: messages name it, and it names a document without a name."""
 
-    document: bytes
+    document: JsonDocument
     slug: str = ""
     file: str = ""
 
