@@ -116,9 +116,7 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("catalog.discard_draft", "/api/workflows/drafted/draft"),
         Request("catalog.sync", "/api/workflows/sync", {"document": document(3)}),
         Request("catalog.delete", "/api/workflows/old"),
-        Request(
-            "catalog.sync_all", "/api/workflows/sync-all", {"documents": [{"document": document(4), "slug": "invoice"}], "delete": True, "expect": 1}
-        ),
+        Request("catalog.sync_all", "/api/workflows/sync-all", {"documents": [{"document": document(4), "slug": "invoice"}], "delete": True, "expect": 1}),
         Request("queues.declare", "/api/queues/mails/declaration", {"limits": {"concurrency": 2, "declared": "mails of two"}}),
         Request("queues.change", "/api/queues/mails", {"concurrency": 3}),
         Request("queues.remove", "/api/queues/mails"),

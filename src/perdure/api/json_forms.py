@@ -25,6 +25,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -414,8 +415,7 @@ def _default_of(field: Any) -> Any:
 def struct_form(kind: type[msgspec.Struct]) -> Form:
     """Returns the form of a struct: an object."""
     fields: list[FieldForm] = []
-    writers: list[tuple[str, str, Callable[[Any], Any], bool, bool]] = []
-    """The name of each field in Python and in JSON, what writes it, whether JSON has the value itself, and whether it is a key, which is beside the others."""
+    writers: list[Callable[[Any], dict[str, Any]]] = []
 
     def known() -> list[FieldForm]:
         if not fields:
@@ -424,19 +424,8 @@ def struct_form(kind: type[msgspec.Struct]) -> Form:
 
     def write(value: Any) -> Any:
         if not writers:
-            writers.extend((one.name, one.json_name, one.form.write, one.form.write is _write_itself, len(names_of(one)) > 1) for one in known())
-        written: dict[str, Any] = {}
-        for name, json_name, its_write, is_itself, is_key in writers:
-            its = getattr(value, name)
-            if its is msgspec.UNSET:
-                continue
-            if is_itself:
-                written[json_name] = its
-            elif is_key:
-                written |= NO_KEY if its is None else _write_key(its)
-            else:
-                written[json_name] = its_write(its)
-        return written
+            writers.append(_struct_writer(known()))
+        return writers[0](value)
 
     def read(value: Any, where: str, tenant: str) -> Any:
         if not isinstance(value, dict):
@@ -450,6 +439,29 @@ def struct_form(kind: type[msgspec.Struct]) -> Form:
             raise BadValue(where, value, f"what is needed: {error}") from None
 
     return Form(write, read, SchemaReference(kind, known))
+
+
+def _struct_writer(fields: Sequence[FieldForm]) -> Callable[[Any], dict[str, Any]]:
+    """Returns the function that writes a struct. It takes all values at once, and changes those that JSON does not have as they are."""
+    names = tuple(one.json_name for one in fields)
+    values_of = attrgetter(*(one.name for one in fields), "__class__")
+    key = next((one.json_name for one in fields if len(names_of(one)) > 1), None)
+    changed = [(one.json_name, one.form.write) for one in fields if one.form.write is not _write_itself and one.json_name != key]
+    may_be_unset = any(one.default is msgspec.UNSET for one in fields)
+
+    def write(value: Any) -> dict[str, Any]:
+        written = dict(zip(names, values_of(value), strict=False))  # the class comes last, so that there are several values in any case
+        if may_be_unset:
+            written = {name: its for name, its in written.items() if its is not msgspec.UNSET}
+        for name, its_write in changed:
+            if name in written:
+                written[name] = its_write(written[name])
+        if key is None:
+            return written
+        its_key = written.pop(key)
+        return (NO_KEY if its_key is None else _write_key(its_key)) | written
+
+    return write
 
 
 class SchemaReference(dict[str, Any]):
