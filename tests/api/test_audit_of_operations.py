@@ -49,11 +49,6 @@ def document(value: int) -> dict[str, Any]:
     return {"perdure": 1, "name": "invoice", "vars": {"n": 0}, "steps": steps, "output": "@vars.n"}
 
 
-def encoded(value: Any) -> str:
-    """JSON as base64."""
-    return base64.b64encode(json.dumps(value).encode()).decode()
-
-
 def definitions(directory: Path) -> Path:
     """A file with a definition for an engine."""
     file = directory / "flows" / "reviewed.json"
