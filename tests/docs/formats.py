@@ -19,11 +19,13 @@ from typing import Any, get_args
 
 import msgspec
 
-from perdure.core import errors, events, log_format, messages, operations, recalled, values
+from perdure.core import errors, events, failure_causes, log_format, messages, operations, recalled, values
 from perdure.core.execution import ExecutionStatus
 from perdure.core.views import StepState
+from perdure.definitions.graph.graph_workflow import HASH_ATTRIBUTE, INLINE_ATTRIBUTE, VERSION_ATTRIBUTE
 from perdure.langgraph import checkpoint_records
 from perdure.service import execution_bundles, log_archives
+from perdure.service.execution_operations import INITIATOR_ATTRIBUTE
 from perdure.stores.postgres import migration_scripts
 from perdure.stores.postgres.migrations import AppliedScript
 from perdure.stores.sqlite import table_schema
@@ -179,6 +181,7 @@ ENVIRONMENT = {
     "PERDURE_SERVER": "the server that commands use in place of a database",
     "PERDURE_TOKEN": "the key for that server",
     "PERDURE_DEV_SOCKET": "set by `perdure dev` for the process that it watches: its socket",
+    "PERDURE_DEV_WATCHER": "set by `perdure dev` for the process that it watches: a pipe that ends with the watching one",
     "PERDURE_DEV_TOKEN": "set by `perdure dev` for the process that it watches: the token of this start",
     "PERDURE_SECRETS_KEY": "opens the vault of secrets",
     "PERDURE_SECRETS_KEY_FILE": "the file with the key that opens the vault of secrets",
@@ -307,6 +310,22 @@ RECORD_KINDS = {
 """The kinds of records, and their keys."""
 
 
+ATTRIBUTES = {
+    "initiator": "who started it through a service",
+    "definition_version": "the number of the version that it began with",
+    "definition_hash": "the hash of that version",
+    "definition_inline": "true if its definition came with the start",
+    "@errorType": "while it is failed or needs attention, the type of the error, or the reason; in heads alone",
+    "@fingerprint": "with it, what failures that are alike have in common; in heads alone",
+}
+"""The attributes of executions that Perdure itself gives."""
+
+
+def attributes() -> set[str]:
+    """The names of attributes that Perdure itself gives to executions."""
+    return {INITIATOR_ATTRIBUTE, VERSION_ATTRIBUTE, HASH_ATTRIBUTE, INLINE_ATTRIBUTE, failure_causes.ERROR_TYPE, failure_causes.FINGERPRINT}
+
+
 CHECKED: dict[str, tuple[Mapping[str, str], Callable[[], set[str]]]] = {
     "DEFAULT_PATHS": (DEFAULT_PATHS, default_paths),
     "INTERNAL_SEGMENTS": (INTERNAL_SEGMENTS, internal_segments),
@@ -316,6 +335,7 @@ CHECKED: dict[str, tuple[Mapping[str, str], Callable[[], set[str]]]] = {
     "WORKFLOWS": (WORKFLOWS, reserved_workflows),
     "SIGNALS": (SIGNALS, signals),
     "RECORD_KINDS": (RECORD_KINDS, lambda: set(checkpoint_records.KINDS)),
+    "ATTRIBUTES": (ATTRIBUTES, attributes),
     "ENVIRONMENT": (ENVIRONMENT, environment),
 }
 """Each table of this module, and what it must name."""
@@ -461,6 +481,9 @@ def page() -> str:
         table(("tag", "keys", ""), struct_rows(kind for kind in (*get_args(messages.ExecutionMessage), messages.TaskMessage))),
         "A store takes a message with the same key to the same address once. Keys begin with:",
         described("key", MESSAGE_KEYS),
+        "## Attributes",
+        "Perdure itself gives executions these:",
+        described("name", ATTRIBUTES),
         "## Words that are matched on",
         f"- Status of an execution: {literals(ExecutionStatus)}.",
         f"- State of a step: {literals(StepState)}.",

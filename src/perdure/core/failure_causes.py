@@ -21,6 +21,8 @@ from perdure.core.paths import UNDO, Path, is_internal_path, path_text
 DEAD_STATUSES = ("failed", "needs_attention")
 MESSAGE_CHARACTERS_MAX = 300
 FINGERPRINT_DIGITS = 10
+NUMBER = "N"
+"""Stands for every number in what fingerprints are made of."""
 
 ERROR_TYPE, FINGERPRINT = f"{ADDED_PREFIX}errorType", f"{ADDED_PREFIX}fingerprint"
 """The attributes that the head of an execution has while it is failed or needs attention, in their order."""
@@ -84,7 +86,7 @@ def fingerprint(workflow: str, path: Path, type: str, message: str) -> str:
 
 def failure_site(path: Path) -> str:
     """A path without the numbers of iterations, items and repeated names, and without numbers that are words of their own in names."""
-    plain: Path = tuple((re.sub(r"\b\d+\b", "N", segment[0]), min(segment[1], 1)) if isinstance(segment, tuple) else ("N", 0) for segment in path)
+    plain: Path = tuple((re.sub(r"\b\d+\b", NUMBER, segment[0]), min(segment[1], 1)) if isinstance(segment, tuple) else (NUMBER, 0) for segment in path)
     return path_text(plain)
 
 
@@ -102,7 +104,7 @@ _NORMALIZATIONS = (
     (re.compile(r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"), "<id>"),
     (re.compile(r"(?<!\w)'[^'\n]*'(?!\w)|(?<!\w)\"[^\"\n]*\"(?!\w)|`[^`\n]*`"), "<text>"),
     (re.compile(r"\b0[xX][0-9a-fA-F]+\b|\b(?=[a-fA-F]*\d)[0-9a-fA-F]{8,}\b"), "<id>"),
-    (re.compile(r"\d+(?:[.,:]\d+)*"), "N"),
+    (re.compile(r"\d+(?:[.,:]\d+)*"), NUMBER),
 )
 
 
