@@ -20,6 +20,7 @@ from perdure.service.approvals import Approval
 from perdure.service.blob_collection import CollectedBlobs
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.log_archives import LogArchive
+from perdure.service.queue_details import QueueDetails
 from perdure.stores.protocol import QueueLimits, QueueStatus
 
 if TYPE_CHECKING:
@@ -229,14 +230,14 @@ def _error_text(kind: str, message: str) -> str:
     return f"{kind}: {terminal_text.truncate(terminal_text.first_line(message), 100)}" if message else kind
 
 
-def queue_table(queues: Sequence[QueueStatus]) -> TextTable:
+def queue_table(queues: Sequence[QueueStatus | QueueDetails]) -> TextTable:
     """Queues, a row each."""
     has_tenants = any(one.tenant is not None for one in queues)
     headers = ("QUEUE", *(("TENANT",) if has_tenants else ()), "CONCURRENCY", "PER KEY", "RATE", "EXECUTIONS", "CALLS")
     return TextTable(headers, tuple(_queue_row(one, has_tenants) for one in queues))
 
 
-def _queue_row(one: QueueStatus, has_tenants: bool) -> tuple[TextCell, ...]:
+def _queue_row(one: QueueStatus | QueueDetails, has_tenants: bool) -> tuple[TextCell, ...]:
     tenant = TextCell("others", "dim") if one.tenant is None else cell(one.tenant)
     return (
         cell(one.name, "strong"),
