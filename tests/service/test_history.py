@@ -419,3 +419,18 @@ def test_folds_are_kept_within_a_bound() -> None:
     assert folds.of(Key("t", "w", "1")) is not first and folds.of(first.key) is not first
     kept = [folds.of(Key("t", "w", str(number))) for number in range(CACHED_FOLDS_MAX + 10)]
     assert folds.of(kept[-1].key) is kept[-1] and folds.of(kept[0].key) is not kept[0]
+
+
+@virtually
+async def test_who_has_the_key_of_one_that_was_forgotten_is_another(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(emitting)
+    seen = list[tuple[int, float, int]]()
+    for count in (9, 1):
+        handle = await client.start(emitting.with_(id="again"), count, 0.1)
+        await handle.result()
+        began_s, *_ = [event.time_s async for event in handle.events()]
+        seen.append(((await handle.status()).emitted, began_s, len([one async for one in handle.stream()])))
+        await settle()
+        assert len(await client.upkeep.prune("0s", forget_ids=True)) == 1
+    (first, first_s, first_values), (second, second_s, second_values) = seen
+    assert (first, first_values, second, second_values) == (9, 9, 1, 1) and second_s > first_s

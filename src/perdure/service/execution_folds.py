@@ -31,9 +31,6 @@ CACHED_EVENTS_MAX = 500_000
 CACHED_FOLDS_MAX = 1_000
 """The number of cached folds."""
 
-USES_PER_COUNT = 20
-"""After so many uses the events of all cached folds are counted; folds grow, so nothing else says how many there are."""
-
 
 class LogTail:
     """Reads the rows of a log that come after `version`, which must be the last event of a commit, as far as they have been written.
@@ -190,23 +187,24 @@ def _apply_event(execution: Execution, event: e.Event) -> Iterable[None]:
 
 
 class FoldCache:
-    """The most recently used folds of one store, by execution."""
+    """The most recently used folds of one store, by execution. The growth of one is counted at its next use, that of the last one at the next use of any."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: OrderedDict[Key, ExecutionFold] = OrderedDict()
-        self._uses = 0
+        self._counts: dict[Key, int] = {}
+        self._events = 0
 
     def of(self, key: Key) -> ExecutionFold:
         """The fold of an execution, as far as it was read before."""
+        last = next(reversed(self._kept), None)
         fold = self._kept.pop(key, None) or ExecutionFold(self._store, key)
         self._kept[key] = fold
-        self._uses += 1
-        if len(self._kept) > CACHED_FOLDS_MAX:
-            _ = self._kept.popitem(last=False)
-        if self._uses % USES_PER_COUNT == 0:
-            events = sum(one.execution.logged_events for one in self._kept.values())
-            while len(self._kept) > 1 and events > CACHED_EVENTS_MAX:
-                _, oldest = self._kept.popitem(last=False)
-                events -= oldest.execution.logged_events
+        for one in {key, last or key}:
+            events = self._kept[one].execution.logged_events
+            self._events += events - self._counts.get(one, 0)
+            self._counts[one] = events
+        while len(self._kept) > 1 and (self._events > CACHED_EVENTS_MAX or len(self._kept) > CACHED_FOLDS_MAX):
+            oldest, _ = self._kept.popitem(last=False)
+            self._events -= self._counts.pop(oldest)
         return fold
