@@ -33,6 +33,7 @@ WAIT_S = 20.0
 STILL_S = 0.1
 TICKS_MAX = 2
 """How much processor time, in hundredths of a second, what waits for work may take meanwhile."""
+LOOKS_MAX = 50
 
 every_kind = pytest.mark.parametrize("row", KINDS.values(), ids=KINDS)
 of_a_kind = pytest.mark.parametrize("row", [row for row in KINDS.values() if row.is_kind], ids=[row.kind for row in KINDS.values() if row.is_kind])
@@ -100,10 +101,13 @@ async def nothing_is_left(place: KindEnvironment) -> None:
     await until(lambda: place.server.busy == 0, "no request waits")
     if sys.platform == "linux":
         await until(lambda: not any(map(is_slow, below(os.getpid()))), "no command lives")
-        sandboxes = below(os.getpid())
-        before = ticks(sandboxes)
-        await asyncio.sleep(STILL_S)
-        assert ticks(sandboxes) - before <= TICKS_MAX, "a sandbox still computes"
+        for _ in range(LOOKS_MAX):  # one that gets ready for the next step takes its time on a busy machine
+            sandboxes = below(os.getpid())
+            before = ticks(sandboxes)
+            await asyncio.sleep(STILL_S)
+            if ticks(sandboxes) - before <= TICKS_MAX:
+                return
+        raise AssertionError("a sandbox still computes")
 
 
 @every_kind
