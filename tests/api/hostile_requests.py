@@ -183,7 +183,8 @@ def _valid_json(field: FieldForm) -> str:
     schema = field.form.schema
     if "enum" in schema:
         return json.dumps(schema["enum"][0])
-    kind = schema.get("type", "object")
+    kinds = schema.get("type", "object")
+    kind = kinds[0] if isinstance(kinds, list) else kinds
     return {"integer": "1", "number": "1", "boolean": "true", "array": "[]", "object": "{}"}.get(kind, '"zzz"')
 
 
@@ -251,7 +252,7 @@ def _sample(kind: Any) -> Any:
         return {one.encode_name: "default" if one.name == "tenant" else _sample(one.type) for one in msgspec.structs.fields(kind) if one.required}
     origin, parts = get_origin(kind), get_args(kind)
     if (origin is not None and str(origin) == "typing.Annotated") or hasattr(kind, "__metadata__"):
-        return {"input": b"\x92\x90\x80", "document": b"{}"}.get(kind.__metadata__[0].extra["form"], b"\xc0")
+        return {"input": b"\x92\x90\x80", "document": b"{}", "text": b"{}"}.get(kind.__metadata__[0].extra["form"], b"\xc0")
     if origin in (list, tuple, frozenset):
         return []
     if parts and origin is not None and hasattr(parts[0], "__mro__") and str in parts:

@@ -107,7 +107,7 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("catalog.move_tag", "/api/workflows/invoice/tags/production", {"version": "1.0.0"}),
         Request("catalog.remove_tag", "/api/workflows/invoice/tags/production"),
         Request("catalog.roll_back", "/api/workflows/invoice/rollback", {"target": "1.0.0"}),
-        Request("catalog.save_draft", "/api/workflows/drafted/draft", {"document": base64.b64encode(b"perdure: 1").decode()}),
+        Request("catalog.save_draft", "/api/workflows/drafted/draft", {"document": "perdure: 1"}),
         Request("catalog.discard_draft", "/api/workflows/drafted/draft"),
         Request("catalog.sync", "/api/workflows/sync", {"document": document(3)}),
         Request("catalog.delete", "/api/workflows/old"),

@@ -202,6 +202,14 @@ def _read_document(value: Any, where: str, tenant: str) -> bytes:
         raise BadValue(where, value, "a document whose whole numbers have 64 bits") from None
 
 
+def _read_document_text(value: Any, where: str, tenant: str) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict):
+        return _read_document(value, where, tenant)
+    raise BadValue(where, value, "the text of a document, or an object")
+
+
 def _read_input(value: Any, where: str, tenant: str) -> bytes:
     match value:
         case list():
@@ -282,6 +290,7 @@ PLAIN: dict[Any, Form] = {
 ANNOTATED = {
     "value": VALUE,
     "input": Form(_write_input, _read_input, {"type": ["object", "array"], "description": "arguments by name, or by position"}),
+    "text": Form(lambda raw: raw.decode(errors="replace"), _read_document_text, {"type": ["string", "object"]}),
     "document": Form(lambda raw: msgspec.json.decode(raw), _read_document, {"type": "object"}),
 }
 

@@ -27,7 +27,7 @@ from perdure.service.page_cursors import page_limit
 from perdure.service.start_checks import checked_start
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart
-from perdure.service.wire_types import JsonDocument
+from perdure.service.wire_types import DocumentText, JsonDocument
 
 
 class NamedVersion(msgspec.Struct, frozen=True):
@@ -260,13 +260,15 @@ async def draft(access: StoreAccess, tenant: str, definition: str) -> DraftDetai
     return await catalog.read_draft(access, tenant, definition)
 
 
-async def save_draft(access: StoreAccess, tenant: str, definition: str, document: bytes, author: str, *, revision: int | None = None) -> CatalogDefinition:
+async def save_draft(
+    access: StoreAccess, tenant: str, definition: str, document: DocumentText, author: str, *, revision: int | None = None
+) -> CatalogDefinition:
     """Keeps a document that need not be valid beside the current version; without a definition of this slug, creates one that has only a draft.
 
     Raises:
         StaleRecord: the definition is not at the revision.
         DefinitionOwned: a watched file has the definition.
-        BadName, BadValue: the slug or the author is not valid, or the document is larger than 512 KiB.
+        BadName, BadValue: the slug or the author is not valid, or the document is not in UTF-8, or larger than 512 KiB.
     """
     return await catalog.save_draft(access, tenant, definition, document, Edit(author, revision=revision))
 

@@ -43,7 +43,7 @@ from perdure.service.record_kinds import PAGE, KeptValue
 from perdure.service.slugs import checked_slug, slug_of_name
 from perdure.service.store_access import StoreAccess
 from perdure.service.version_numbers import VersionPart, is_version, raised
-from perdure.service.wire_types import Version
+from perdure.service.wire_types import DocumentText, Version
 from perdure.stores.records import PagePosition
 
 DRAFT_BYTES_MAX = 512 * 1024
@@ -124,7 +124,7 @@ class DraftDetails(msgspec.Struct, frozen=True, kw_only=True):
     definition, which a change can be made on the condition of.
     """
 
-    document: bytes
+    document: DocumentText
     base: str
     at_s: float
     by: str
@@ -389,9 +389,13 @@ async def save_draft(access: StoreAccess, tenant: str, slug: str, document: byte
 
     Raises:
         StaleRecord: the definition is not at the revision that the edit names.
-        BadName, BadValue: the slug or the author is not valid, or the document is larger than 512 KiB.
+        BadName, BadValue: the slug or the author is not valid, or the document is not in UTF-8, or larger than 512 KiB.
     """
     _ = checked_slug(slug)
+    try:
+        _ = document.decode()
+    except UnicodeDecodeError as error:
+        raise BadValue("draft", document[:40], f"text in UTF-8: byte {error.start} is not") from None
     if len(document) > DRAFT_BYTES_MAX:
         raise BadValue("draft", f"{len(document):,} bytes", f"at most {DRAFT_BYTES_MAX:,}; publish larger documents, or make it smaller")
 

@@ -21,6 +21,9 @@ EncodedInput = Annotated[bytes, msgspec.Meta(extra={"form": "input"})]
 JsonDocument = Annotated[bytes, msgspec.Meta(extra={"form": "document"})]
 """A JSON document as text. In JSON it is the document itself."""
 
+DocumentText = Annotated[bytes, msgspec.Meta(extra={"form": "text"})]
+"""A document as somebody is writing it, in UTF-8, which need not be valid. In JSON it is a text; a document itself is taken, too."""
+
 Version = Annotated[int, msgspec.Meta(extra={"version": True})]
 """The version of what an operation returns. Over HTTP it is the `ETag`."""
 
