@@ -22,9 +22,12 @@ from perdure import (
     step,
     workflow,
 )
+from perdure.async_client import client_on
 from perdure.core import limits
-from perdure.core.errors import BadName, BadValue, TooLarge, Unencodable, WrongVerb
+from perdure.core.errors import BadName, BadValue, StoreUnavailable, TooLarge, Unencodable, WrongVerb
 from perdure.core.paths import Key
+from perdure.runtime.engine import Engine
+from perdure.service.store_access import StoreAccess
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.cluster_client import virtually
@@ -94,6 +97,21 @@ async def test_a_start_is_durable_before_any_engine_runs_and_ends_as_its_type_sa
     assert (await c.head(greet.key("k"))).program == "greet@1"
     await c.engine(greet)
     assert await handle.result() == "Hello Ada?"
+
+
+@virtually
+async def test_a_start_beside_an_engine_that_has_not_joined_goes_to_the_store(c: Cluster, client: AsyncClient) -> None:
+    """Such an engine does not know the time of the store, nor its epoch: what it would commit could be lost."""
+    engine = Engine(c.store, [greet.code])
+    beside = client_on(StoreAccess(c.store, engine))
+    with pytest.raises(StoreUnavailable, match="not joined"):
+        await engine.start(greet.key("refused"), b"")
+    handle = await beside.start(greet.with_(id="early"), "Ada")
+    assert len(await c.store.messages(handle.key)) == 1
+    running = asyncio.create_task(engine.run())
+    assert await handle.result() == "Hello Ada!"
+    engine.stop()
+    await running
 
 
 @virtually

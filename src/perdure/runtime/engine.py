@@ -612,7 +612,13 @@ class Engine:
         return await self.begin_execution(key, start if not carried else msgspec.structs.replace(start, carried=carried))
 
     async def begin_execution(self, key: Key, start: messages.StartMessage) -> bool:
-        """Starts an execution of a known workflow with this message, unless there is one of this key, and returns whether it was created."""
+        """Starts an execution of a known workflow with this message, unless there is one of this key, and returns whether it was created.
+
+        Raises:
+            StoreUnavailable: the engine has not joined the store, so it does not know the time there, or has stopped.
+        """
+        if not self.joined:
+            raise StoreUnavailable(f"could not start {key}: the engine has not joined the store yet. Start it again")
         while not self.stopping:
             resident = self._residents.get(key)
             ours = resident is None

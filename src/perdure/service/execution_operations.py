@@ -151,8 +151,8 @@ async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
 
 
 def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
-    """Whether this engine may begin the execution itself: it knows the workflow in this version and, of a definition, this release."""
-    if engine is None or engine.stopping or not begins_at_once(wanted):
+    """Whether this engine may begin the execution itself: it works, and knows the workflow in this version and, of a definition, this release."""
+    if engine is None or not engine.joined or engine.stopping or not begins_at_once(wanted):
         return False
     known = engine.known.get(wanted.key.workflow)
     if known is None or wanted.version not in (0, known.version):
