@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -108,6 +109,8 @@ class CliRoot(CliGroup):
             _complain(outcome.format_message())
             return outcome.code
         except click.Abort:
+            # Ctrl-C may come between the making of a coroutine and its beginning, of which Python would warn when the coroutine is dropped.
+            warnings.filterwarnings("ignore", message="coroutine .* was never awaited", category=RuntimeWarning)
             return ExitCode.INTERRUPTED
         return ExitCode(given) if isinstance(given, int) else ExitCode.OK
 
