@@ -341,6 +341,7 @@ class AuditedStore:
 
     def _committed(self, commit: Commit, before: Head | None, answer: Committed) -> None:
         self.auditor.expect(commit.epoch == self._epoch, lambda: f"{commit.key}: a commit of epoch {commit.epoch} in epoch {self._epoch}")
+        self.auditor.expect(not commit.creates or commit.count > 0, lambda: f"{commit.key}: it was created with an empty log")
         self.auditor.committed(commit, before, answer.version)
         head, shadow = self.head(commit.key), self.auditor.known[commit.key].shadow
         same = head is None or shadow.started is None or head.attributes == (*failure_attributes(shadow), *index_attributes(shadow.attributes))

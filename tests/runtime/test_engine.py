@@ -22,7 +22,7 @@ from perdure.core.operations import Success
 from perdure.core.paths import Key, path_text
 from perdure.runtime.engine import CLAIM_MAX, Engine
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Claim, HeadFilter, Post, StoredLog, StoreTime
+from perdure.stores.protocol import Claim, Commit, HeadFilter, Post, StoredLog, StoreTime
 from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
 from perdure.testing.virtual_time import run
 from tests.runtime.cluster import DOWN_AFTER, DOWN_BEFORE, NEVER_S, Cluster, cluster, now_s, settle, until
@@ -354,6 +354,28 @@ def test_an_execution_that_is_started_while_the_epoch_is_raised_is_not_lost() ->
             await c.store.raise_epoch()
             assert await c.start(engine, one, "x", 1.0)
             assert await c.result(engine, one) == "x"
+
+    run(world, handles_max=100_000)
+
+
+def test_a_start_that_is_decided_on_while_the_engine_joins_a_new_epoch_has_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joining enters the epoch before the answer to a commit of the former one comes: nothing of that decision may stay in memory."""
+
+    async def world() -> None:
+        async with cluster() as c:
+            engine = await c.engine(one)
+            commit = engine.engine.store.commit
+
+            async def late(changes: Any) -> Any:
+                if any(isinstance(change, Commit) and change.creates for change in changes) and not raised:
+                    raised.append(await c.store.raise_epoch())
+                    _ = await engine.engine._holder.join()
+                return await commit(changes)
+
+            raised = list[int]()
+            monkeypatch.setattr(engine.engine.store, "commit", late)
+            assert await c.start(engine, one, "x", 1.0)
+            assert await c.result(engine, one) == "x" and len(raised) == 1
 
     run(world, handles_max=100_000)
 

@@ -488,6 +488,7 @@ class Engine:
                     if not error.ours and resident.claim_count == resident.claims_before:
                         self._residents.drop(resident)
                 case StoreEpochChanged():
+                    resident.discard_state()  # joining the store again may have entered the epoch already, and then nothing is dropped below
                     await self._enter_epoch(error.epoch)
                 case LacksCapabilities():
                     await self._release_incapable(resident, error)
