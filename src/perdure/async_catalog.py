@@ -277,7 +277,7 @@ class AsyncCatalog:
         Raises:
             StaleRecord: the definition is not at the revision.
             DefinitionOwned: a watched file has the definition.
-            BadName, BadValue: the slug is not valid, or the document is larger than 512 KiB.
+            BadName, BadValue: the slug is not valid, or the document is not in UTF-8, or larger than 512 KiB.
         """
         call = self._service(tenant)
         return await call(on_catalog.save_draft, tenant, definition, document_bytes(document), call.author, revision=revision)

@@ -219,7 +219,7 @@ class Catalog:
         Raises:
             StaleRecord: the definition is not at the revision.
             DefinitionOwned: a watched file has the definition.
-            BadName, BadValue: the slug is not valid, or the document is larger than 512 KiB.
+            BadName, BadValue: the slug is not valid, or the document is not in UTF-8, or larger than 512 KiB.
         """
         return self._thread.call(self._inner.save_draft(definition, document, revision=revision, tenant=tenant))
 

@@ -73,7 +73,7 @@ PAGE_MAX = 1_000
 """The most things of a stream in one page of JSON."""
 
 PLAN = BY_FUNCTION[on_execution_changes.plan]
-"""What a dry run calls in place of an operation."""
+"""The operation that a dry run calls in place of another."""
 
 _encode_json = msgspec.json.Encoder().encode
 

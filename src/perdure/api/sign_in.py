@@ -54,7 +54,7 @@ Respond = Callable[[ApiRequest], Awaitable[ApiAnswer]]
 
 
 class OidcSignIn(NamedTuple):
-    """What signs people in at an issuer: the verifier of its tokens, a client for requests to it, and the secret of this client there, if it has one."""
+    """The means to sign people in at an issuer: the verifier of its tokens, a client for requests to it, and the secret of this client there, if it has one."""
 
     verifier: OidcVerifier
     client: "httpx2.AsyncClient"
@@ -224,7 +224,7 @@ def _is_form(request: ApiRequest) -> bool:
 
 
 async def _fields(request: ApiRequest) -> dict[str, str]:
-    """What a form or an object of JSON says; only text counts."""
+    """Returns the fields of a form, or of a JSON object, that are text."""
     if not _is_form(request):
         return {name: value for name, value in (await json_body(request)).items() if isinstance(value, str)}
     try:

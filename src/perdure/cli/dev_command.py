@@ -106,7 +106,7 @@ def watch(listening: socket.socket, environment: dict[str, str], places: list[Pa
     import subprocess
 
     command = [sys.executable, "-m", "perdure.cli", *sys.argv[1:]]
-    pipe, _held = os.pipe()  # this process never closes the other end, and nobody else has it: so the pipe ends with this process, even by kill -9
+    pipe, _held = os.pipe()  # only this process has the other end, and never closes it: the pipe ends with this process, even if that is killed
     environment = {**environment, WATCHER_VARIABLE: str(pipe)}
     stopped = list[int]()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -17,7 +17,7 @@ NAMED_MAX = 8
 """How many operations, or children, are named in a line; JSON has all."""
 
 LABELS = (("reused", "keeps"), ("repeated", "repeats"), ("given", "is given"), ("undone", "undoes"), ("stopped", "stops"), ("continued", "goes on with"))
-"""What a command does to operations, by the fields of a plan."""
+"""The effects of a command on operations, by the fields of a plan."""
 
 NEW_EXECUTIONS = {"rerun": "would be run again as a new execution", "fork": "would be forked into a new execution"}
 

@@ -16,6 +16,7 @@ from perdure.core.deduplication import same_parent
 from perdure.core.effects import effects_of
 from perdure.core.errors import Diverged, ErrorInfo
 from perdure.core.execution import Execution, iteration_holds_open
+from perdure.core.failure_causes import DEAD_STATUSES
 from perdure.core.messages import ExecutionMessage
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import (
@@ -386,7 +387,7 @@ class _DecisionDraft:
 
     def discard(self, message: messages.DiscardMessage) -> Iterator[e.Event]:
         """Cancels a failed or parked execution. Parents that waited for a failed one have its failure already."""
-        if self.execution.status in ("failed", "needs_attention"):
+        if self.execution.status in DEAD_STATUSES:
             yield self._cancelled(message.reason)
 
     def _deadline_exceeded(self, why: str) -> e.Event:

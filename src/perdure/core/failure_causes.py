@@ -44,7 +44,7 @@ class FailureCause(NamedTuple):
 
 def failure_cause(execution: Execution) -> FailureCause | None:
     """Returns why an execution failed or needs attention; None if it has not and does not."""
-    if execution.status not in DEAD_STATUSES:
+    if (execution.parked is None and execution.ended is None) or execution.status not in DEAD_STATUSES:
         return None
     if execution.parked is not None:
         parked = execution.parked

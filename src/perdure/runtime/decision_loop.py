@@ -21,7 +21,7 @@ from perdure.core.error_text import safe_text
 from perdure.core.errors import Diverged
 from perdure.core.events import EndedEvent, Event, ParkedEvent, PatchedEvent, ReopenedEvent, ResumedEvent, StartedEvent, UndoingEvent
 from perdure.core.execution import Execution
-from perdure.core.failure_causes import DEAD_STATUSES, failure_attributes
+from perdure.core.failure_causes import failure_attributes
 from perdure.core.paths import Key
 from perdure.core.program import CATALOG_PROGRAM, execution_program, is_hosted, program_name, program_requirements
 from perdure.core.replay import replay_program
@@ -324,7 +324,7 @@ def _head_attributes(resident: ResidentExecution, execution: Execution) -> Index
     """Returns the attributes for the head, and why it is dead, if it is. Until the execution has begun, they are those of its start."""
     is_known = execution.started is None or execution.attributes is resident.indexed
     given = split_attributes(resident.attributes)[1] if is_known else index_attributes(execution.attributes)
-    return (*failure_attributes(execution), *given) if execution.status in DEAD_STATUSES else given
+    return (*failure_attributes(execution), *given)
 
 
 async def is_still_held(engine: EngineServices, resident: ResidentExecution) -> bool:

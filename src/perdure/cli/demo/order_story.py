@@ -122,7 +122,7 @@ class OrderStory:
         at_s = time.time()
         worker.process.kill()
         _ = worker.process.wait()
-        self._tell(until_s=at_s)  # another worker may go on with the step already, which is told after the kill
+        self._tell(until_s=at_s)  # what another worker has done since is told after the kill
         open_now = [step for step in self.handle.steps() if step.state == "performing"]
         what = open_now[0].target if open_now else ""
         self.kills.append(WorkerKill(at_s, worker, f"{self.handle.key}:{open_now[0].path}" if open_now else "", what))
