@@ -60,13 +60,12 @@ class AsyncAdministration:
     async def keys(self, *, tenant: str = DEFAULT_TENANT) -> KeyList:
         """Lists the keys of a tenant in order of id, without their secrets. Revoked and expired ones are listed for 90 days."""
         found: KeyList = []
-        call = self._service(tenant)
-        page = await call(on_access.list_keys, tenant, PAGE_MAX)
-        found += page.items
-        while page.next is not None:
-            page = await call(on_access.list_keys, tenant, PAGE_MAX, page.next)
+        call, after = self._service(tenant), None
+        while True:
+            page = await call(on_access.list_keys, tenant, PAGE_MAX, after)
             found += page.items
-        return found
+            if (after := page.next) is None:
+                return found
 
     async def key(self, id: str, *, tenant: str = DEFAULT_TENANT) -> KeyDetails:
         """One key, without its secret.
@@ -100,13 +99,12 @@ class AsyncAdministration:
     async def sessions(self, subject: str | None = None, *, tenant: str = DEFAULT_TENANT) -> Sessions:
         """Lists the sessions of browsers that have not ended, of all people of a tenant or of one."""
         found: Sessions = []
-        call = self._service(tenant)
-        page = await call(on_access.list_sessions, tenant, subject, PAGE_MAX)
-        found += page.items
-        while page.next is not None:
-            page = await call(on_access.list_sessions, tenant, subject, PAGE_MAX, page.next)
+        call, after = self._service(tenant), None
+        while True:
+            page = await call(on_access.list_sessions, tenant, subject, PAGE_MAX, after)
             found += page.items
-        return found
+            if (after := page.next) is None:
+                return found
 
     async def revoke_session(self, id: str, *, tenant: str = DEFAULT_TENANT) -> None:
         """Ends a session: within seconds no process accepts its cookie.

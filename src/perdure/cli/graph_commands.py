@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from perdure.cli.execution_views import DefinitionCaptions
     from perdure.definition_workflow import Definition
     from perdure.definitions.graph.shown_graph import ShownGraph
+    from perdure.operations.local_service import LocalService
     from perdure.service.definition_views import CurrentDefinition
     from perdure.service.execution_records import ExecutionRecord
     from perdure.sync_client import Client, ExecutionStatus
@@ -78,15 +79,16 @@ def _chosen_graph(settings: GlobalOptions, what: str | None, reference: str | No
 
 def _graph_of_service(settings: GlobalOptions, id: str | None, reference: str, number: int | None) -> ShownGraph:
     from perdure.cli import execution_lookup
-    from perdure.core.errors import NotFound
+    from perdure.cli.service_calls import with_service
+    from perdure.operations import on_catalog
 
+    async def plan(call: LocalService) -> ShownGraph:
+        return await call(on_catalog.graph, settings.tenant, reference)
+
+    if id is None:
+        return with_service(settings, plan)
     with settings.client() as client:
-        if id is not None:
-            return execution_lookup.handle_of(client, settings, id).graph(number)
-        try:
-            return client.catalog.graph(reference, tenant=settings.tenant)
-        except NotFound as error:  # of a definition: the exit code for it is that of executions
-            raise CommandExit(ExitCode.INPUT, str(error)) from error
+        return execution_lookup.handle_of(client, settings, id).graph(number)
 
 
 def _definition_of_app(text: str) -> Definition:
