@@ -19,6 +19,7 @@ from perdure.async_administration import AsyncAdministration
 from perdure.async_catalog import AsyncCatalog, Document, document_bytes
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
+from perdure.async_proposals import AsyncProposals
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
 from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue, Rate
@@ -468,6 +469,11 @@ class AsyncClient:
     def catalog(self) -> AsyncCatalog:
         """The catalog: definitions, their versions, tags and drafts."""
         return AsyncCatalog(self._access)
+
+    @property
+    def proposals(self) -> AsyncProposals:
+        """Proposals of changes of definitions: makes, reviews and applies them."""
+        return AsyncProposals(self._access)
 
     @property
     def administration(self) -> AsyncAdministration:

@@ -42,6 +42,7 @@ from perdure.sync_administration import Administration
 from perdure.sync_catalog import Catalog
 from perdure.sync_handle import Handle
 from perdure.sync_maintenance import DeadLetterOffice, Upkeep
+from perdure.sync_proposals import Proposals
 from perdure.workflow_function import Workflow
 
 
@@ -436,6 +437,11 @@ class Client:
     def catalog(self) -> Catalog:
         """The catalog: definitions, their versions, tags and drafts."""
         return Catalog(self._thread, self._inner.catalog)
+
+    @property
+    def proposals(self) -> Proposals:
+        """Proposals of changes of definitions: makes, reviews and applies them."""
+        return Proposals(self._thread, self._inner.proposals)
 
     @property
     def administration(self) -> Administration:

@@ -46,7 +46,7 @@ class Request(NamedTuple):
 def document(value: int) -> dict[str, Any]:
     """A definition that waits for an approval and returns a number."""
     steps = [{"id": "ask", "approve": {"title": "go on?"}}, {"id": "note", "set": {"n": value}, "needs": ["ask"]}]
-    return {"perdure": 1, "name": "invoice", "vars": {"n": 0}, "steps": steps, "output": "@vars.n"}
+    return {"perdure": 1, "name": "invoice", "allow": {"self_edit": True}, "vars": {"n": 0}, "steps": steps, "output": "@vars.n"}
 
 
 def definitions(directory: Path) -> Path:
@@ -73,6 +73,16 @@ def _one(workflow: str, id: str, verb: str) -> str:
     return f"/api/executions/{workflow}/{id}/{verb}"
 
 
+async def _proposed_by_another(service: Service) -> dict[str, Any]:
+    """A proposal that the caller may review."""
+    other = await service.key("admin")
+    base = (await service.by(other, "GET", "/api/workflows/drafted")).json["hash"]
+    made = await service.by(other, "POST", "/api/workflows/drafted/proposals", {"baseWorkflowHash": base, "proposalJson": document(8)})
+    assert made.status in (200, 201), made.body
+    found: dict[str, Any] = made.json
+    return found
+
+
 async def _requests(service: Service, key: str) -> list[Request]:
     """A request for each operation that has an entry, in an order in which each one changes something."""
     for id in ("cancelled", "terminated", "paused", "enqueued", "evicted", "bulk"):
@@ -88,6 +98,7 @@ async def _requests(service: Service, key: str) -> list[Request]:
     made = (await service.by(key, "POST", "/api/keys", {"name": "another", "roles": ["viewer"]})).json["key"]["id"]
     versions = {slug: (await service.by(key, "POST", "/api/workflows", {"document": document(1), "slug": slug})).status for slug in ("old", "drafted")}
     assert versions == {"old": 201, "drafted": 201} or versions == {"old": 200, "drafted": 200}
+    proposed = await _proposed_by_another(service)
     return [
         Request("executions.cancel", _one("greet", "cancelled", "cancel"), {"wait": True}),
         Request("executions.terminate", _one("greet", "terminated", "terminate"), {"wait": True}),
@@ -110,6 +121,9 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("catalog.save_draft", "/api/workflows/drafted/draft", {"document": "perdure: 1"}),
         Request("catalog.discard_draft", "/api/workflows/drafted/draft"),
         Request("catalog.sync", "/api/workflows/sync", {"document": document(3)}),
+        Request("proposals.create", "/api/workflows/drafted/proposals", {"baseWorkflowHash": proposed["baseWorkflowHash"], "proposalJson": document(9)}),
+        Request("proposals.review", f"/api/proposals/{proposed['id']}/review", {"decision": "approve"}),
+        Request("proposals.apply", f"/api/proposals/{proposed['id']}/apply", {}),
         Request("catalog.delete", "/api/workflows/old"),
         Request("catalog.sync_all", "/api/workflows/sync-all", {"documents": [{"document": document(4), "slug": "invoice"}], "delete": True, "expect": 1}),
         Request("queues.declare", "/api/queues/mails/declaration", {"limits": {"concurrency": 2, "declared": "mails of two"}}),

@@ -39,6 +39,8 @@ BODIES: dict[str, Any] = {
     "catalog.start": {"workflow": ""},
     "catalog.update": {"document": {"perdure": 1, "name": "invoice", "steps": []}},
     "catalog.roll_back": {"target": "1.0.0"},
+    "proposals.create": {"baseWorkflowHash": "sha256:0", "proposalJson": {"perdure": 1, "name": "invoice", "steps": []}},
+    "proposals.review": {"decision": "approve"},
     "upkeep.prune": {"olderThanSeconds": 0},
     "dead_letters.requeue": {},
     "runs.approve": {"approve": True, "resumeToken": "x"},
@@ -48,7 +50,7 @@ BODIES: dict[str, Any] = {
 }
 """What requests need to say so that it is the address alone that is wrong."""
 
-DOCUMENT = {"perdure": 1, "name": "invoice", "vars": {"n": 0}, "steps": [{"id": "note", "set": {"n": 1}}], "output": "@vars.n"}
+DOCUMENT = {"perdure": 1, "name": "invoice", "allow": {"self_edit": True}, "vars": {"n": 0}, "steps": [{"id": "note", "set": {"n": 1}}], "output": "@vars.n"}
 
 
 def path_of(operation: Operation, named: dict[str, str]) -> str:
@@ -129,7 +131,10 @@ async def _first_tenant(service: Service) -> dict[str, str]:
     key = await service.key("admin")
     for workflow, id, input in (("greet", "hidden", []), ("calc", "hidden-failed", [-1]), ("trip", "hidden-trip", ["Rome"])):
         assert (await service.by(key, "POST", "/api/executions", {"workflow": workflow, "id": id, "input": input})).status == 201
-    assert (await service.by(key, "POST", "/api/workflows", {"document": DOCUMENT})).status in (200, 201)
+    made = await service.by(key, "POST", "/api/workflows", {"document": DOCUMENT})
+    assert made.status in (200, 201)
+    proposed = {"baseWorkflowHash": made.json["hash"], "proposalJson": {**DOCUMENT, "description": "hidden"}}
+    proposal = (await service.by(key, "POST", "/api/workflows/invoice/proposals", proposed)).json["id"]
     async with asyncio.timeout(10):
         while (
             not (approvals := (await service.by(key, "GET", "/api/approvals")).json["items"])
@@ -146,6 +151,7 @@ async def _first_tenant(service: Service) -> dict[str, str]:
         "definition": "invoice",
         "reference": "invoice@1.0.0",
         "tag": "latest",
+        "proposal": proposal,
     }
 
 

@@ -110,6 +110,14 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "A definition of the catalog was to be changed, and it is kept in a file that `perdure serve --watch` or `perdure dev` watches.",
         "Change the file. Or release the definition from it (`perdure workflow release`), if the file is watched no more.",
     ),
+    "ProposalRefused": (
+        "A proposal was to be made for a definition that allows none, or one was to be reviewed or applied that is not pending, not approved, or has expired.",
+        "Read the proposal and the current version (`perdure proposal show`): the message says which it is. Make another proposal where this one is over.",
+    ),
+    "StaleProposal": (
+        "The definition has another version than the one that the proposal is based on: it was changed before the proposal was made, or before it was applied.",
+        "Read the current version, and propose the change of that. A proposal that was to be applied has failed; one that was to be made is not stored.",
+    ),
     "Removed": (
         "The execution ended long ago, and `perdure prune` has removed what it did; its id, status, times and the hash of its result are kept.",
         "Look into the archive, if one was written. To do the work again, start another under another id.",

@@ -75,6 +75,8 @@ MADE: dict[str, BaseException] = {
     "AnswerUnknown": e.AnswerUnknown("5f0c", "its process ended before the answer was kept"),
     "DefinitionDisabled": e.DefinitionDisabled("invoice"),
     "DefinitionOwned": e.DefinitionOwned("invoice", "definitions/invoice.yaml"),
+    "ProposalRefused": e.ProposalRefused("invoice", "nothing was changed: the proposal has expired. Make another proposal"),
+    "StaleProposal": e.StaleProposal("invoice", "sha256:3f2a91c0d4…", "sha256:88d1e5b7a0…"),
     "TooManyActive": e.TooManyActive(ORDER, "user", "ada", 5),
     "HasEnded": e.HasEnded(ORDER, "completed", "the message 'approved'"),
     "MessageRejected": e.MessageRejected("transfer", e.ErrorInfo("ValueError", "only 100 left")),

@@ -16,6 +16,7 @@ GROUPS = {
     "runs": "Runs, as systems know them that dispatch them to a runner",
     "kinds": "Kinds of steps",
     "catalog": "Workflows: definitions and their versions",
+    "proposals": "Proposals of changes of definitions",
     "approvals": "Approvals, and completions of external steps",
     "dead_letters": "Dead letters",
     "queues": "Queues, engines and workers",

@@ -60,6 +60,7 @@ OTHERS = {
     "DeadLetter": "perdure.service.dead_letter_groups",
     "DeadLetterGroup": "perdure.service.dead_letter_groups",
     "AsyncCatalog": "perdure.async_catalog",
+    "AsyncProposals": "perdure.async_proposals",
     "AsyncAdministration": "perdure.async_administration",
     "AsyncDeadLetterOffice": "perdure.async_maintenance",
     "AsyncSelection": "perdure.async_client",

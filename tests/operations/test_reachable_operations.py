@@ -8,7 +8,15 @@ from pathlib import Path
 import perdure
 from perdure.operations.operation_table import OPERATIONS
 
-CLIENT_MODULES = ("async_client.py", "async_handle.py", "async_catalog.py", "async_administration.py", "async_maintenance.py", "remote/http_access.py")
+CLIENT_MODULES = (
+    "async_client.py",
+    "async_handle.py",
+    "async_catalog.py",
+    "async_proposals.py",
+    "async_administration.py",
+    "async_maintenance.py",
+    "remote/http_access.py",
+)
 """What a client of a store or a server is made of. Its sync face is generated from it."""
 
 NOT_FOR_CLIENTS = {

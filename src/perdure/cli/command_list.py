@@ -13,6 +13,7 @@ from perdure.cli.graph_commands import graph, patch
 from perdure.cli.init_command import init
 from perdure.cli.key_commands import keys
 from perdure.cli.lint_command import lint
+from perdure.cli.proposal_commands import proposal, propose
 from perdure.cli.prune_commands import archives, prune
 from perdure.cli.queue_commands import limit, queues
 from perdure.cli.root_command import root
@@ -27,7 +28,7 @@ __all__ = ["root"]
 
 root.section("Begin", (demo, init))
 root.section("Run", (run, start, dev, serve, worker))
-root.section("Catalog", (workflow, sync))
+root.section("Catalog", (workflow, sync, propose, proposal))
 root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))

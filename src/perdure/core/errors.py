@@ -13,6 +13,8 @@
     │   ├── IdempotencyKeyReused, RequestUnderWay, AnswerUnknown    of a request that repeats the key of another one
     │   ├── DefinitionDisabled  a definition of the catalog that may not be started
     │   ├── DefinitionOwned     a definition of the catalog that is changed in its file
+    │   ├── ProposalRefused     a proposal that can't be made, reviewed or applied
+    │   │   └── StaleProposal   its definition has another version by now
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that does not compile
@@ -355,6 +357,28 @@ class DefinitionOwned(ProgrammingError):
     def __init__(self, slug: str, file: str) -> None:
         super().__init__(f"nothing was changed: the definition {slug!r} is owned by {file}. Change that file, or release the definition from it")
         self.slug, self.file = slug, file
+
+
+class ProposalRefused(ProgrammingError):
+    """A proposal was not made, reviewed or applied, because its definition or its state does not allow it."""
+
+    code = "proposal_refused"
+
+    def __init__(self, slug: str, why: str) -> None:
+        super().__init__(why)
+        self.slug = slug
+
+
+class StaleProposal(ProposalRefused):
+    """A proposal is based on the version with the hash `base`, and the current version is another one (empty: there is none)."""
+
+    code = "stale_proposal"
+
+    def __init__(self, slug: str, base: str, current: str) -> None:
+        now = f"its current version is {current}" if current else "it has no version"
+        was = f"the proposal is based on {base}" if base else "the proposal is of a new definition"
+        super().__init__(slug, f"nothing was changed: {now}, and {was} of {slug!r}. Read the current version, and make a proposal for that")
+        self.base, self.current = base, current
 
 
 class TooManyActive(ProgrammingError):

@@ -24,6 +24,7 @@ from perdure.operations import (
     on_execution_changes,
     on_executions,
     on_kinds,
+    on_proposals,
     on_queues,
     on_runs,
     on_upkeep,
@@ -194,6 +195,7 @@ def _is_struct(kind: Any) -> bool:
 
 _ONE = "/api/executions/{workflow}/{id}"
 _APPROVAL = "/api/approvals/{id}"
+_PROPOSAL = "/api/proposals/{proposal}"
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(on_execution_changes.start, "POST", "/api/executions", "operator", is_repeatable=True),
@@ -254,6 +256,11 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_catalog.diff, "GET", "/api/workflow-diff", "viewer"),
     Operation(on_catalog.start, "POST", "/api/workflow-versions/{reference}/executions", "operator", is_workflow_optional=True),
     Operation(on_catalog.start_document, "POST", "/api/inline-executions", "author", is_workflow_optional=True),
+    Operation(on_proposals.page, "GET", "/api/proposals", "viewer"),
+    Operation(on_proposals.read, "GET", _PROPOSAL, "viewer"),
+    Operation(on_proposals.create, "POST", "/api/workflows/{definition}/proposals", "operator"),
+    Operation(on_proposals.review, "POST", f"{_PROPOSAL}/review", "author"),
+    Operation(on_proposals.apply, "POST", f"{_PROPOSAL}/apply", "author"),
     Operation(on_runs.run_workflow, "POST", "/api/triggers/manual/run", "operator"),
     Operation(on_runs.approve, "POST", f"{_ONE}/approve", "approver"),
     Operation(on_runs.complete, "POST", f"{_ONE}/complete", "operator"),

@@ -7,7 +7,7 @@ refuses and lists them.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.operations import on_catalog, on_execution_changes, on_executions, on_kinds, on_runs
+from perdure.operations import on_catalog, on_execution_changes, on_executions, on_kinds, on_proposals, on_runs
 from perdure.operations.operation_table import BY_FUNCTION, Operation
 
 
@@ -38,6 +38,7 @@ class RouteAlias:
 
 
 _BY_ID = "/api/executions/{execution}"
+_OF_DEFINITION = "/api/workflows/{definition}/proposals"
 _RUN = {"tag": "reference", "inputs": "input"}
 
 ALIASES: tuple[RouteAlias, ...] = (
@@ -51,6 +52,10 @@ ALIASES: tuple[RouteAlias, ...] = (
     RouteAlias(on_runs.enqueue, "POST", f"{_BY_ID}/enqueue"),
     RouteAlias(on_runs.run_workflow, "POST", "/api/workflows/{workflowId}/run"),
     RouteAlias(on_executions.page, "GET", "/api/workflows/{workflowId}/executions"),
+    RouteAlias(on_proposals.page, "GET", _OF_DEFINITION),
+    RouteAlias(on_proposals.read, "GET", f"{_OF_DEFINITION}/{{proposal}}"),
+    RouteAlias(on_proposals.review, "POST", f"{_OF_DEFINITION}/{{proposal}}/review"),
+    RouteAlias(on_proposals.apply, "POST", f"{_OF_DEFINITION}/{{proposal}}/apply"),
     RouteAlias(on_runs.decide, "POST", "/approvals/{id}/decide", names={"decided_by": "decidedBy"}),
     *(
         alias

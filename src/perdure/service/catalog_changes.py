@@ -159,13 +159,14 @@ class Moment:
 
 @dataclasses.dataclass(frozen=True)
 class Publication:
-    """A document that becomes the current version of a definition: as it was received, and as it was read."""
+    """A document that becomes the current version of a definition: as it was received, and as it was read. `proposal` is the id of the one that it is of."""
 
     read: ReadDefinition
     received: bytes
     kind: CatalogEventKind
     source: VersionSource
     part: VersionPart | None = None
+    proposal: str = ""
 
     @property
     def declared(self) -> str:
@@ -190,7 +191,8 @@ async def publish(
     known = await VERSIONS.read(moment.store, moment.tenant, version_key(slug, hash))
     version = _version_of(before, made, known is not None)
     came_from = {} if record is None else {"from_version": record.version, "from_hash": record.hash}
-    entry = moment.entry(made.kind, before, new_id if record is None else "", version=version, hash=hash, source=made.source, **came_from)
+    about_entry = {"version": version, "hash": hash, "source": made.source, "source_proposal_id": made.proposal}
+    entry = moment.entry(made.kind, before, new_id if record is None else "", **about_entry, **came_from)
     more = [RELEASES.change(moment.tenant, f"{slug}/{version}", 0, ReleaseRecord(hash, entry.number))]
     if known is None:
         more += version_changes(moment.tenant, slug, _version_record(moment, made, version), made.received, definition_bytes(about))

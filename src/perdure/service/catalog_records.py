@@ -103,7 +103,7 @@ class CatalogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """An entry of the history of a definition. `version` and `hash` are of the version that became current, or that a tag was moved to.
 
     `from_version` and `from_hash` are those before it, if there were any. `id` is that of the definition, which another of the same slug does not have.
-    `changed` names the fields that an `edit` has changed.
+    `changed` names the fields that an `edit` has changed. `source_proposal_id` is the proposal whose document became the version.
     """
 
     number: int
@@ -119,6 +119,7 @@ class CatalogEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     source: VersionSource | None = None
     tag: str = ""
     changed: tuple[str, ...] = ()
+    source_proposal_id: str = ""
 
 
 class DraftRecord(msgspec.Struct, frozen=True, kw_only=True):

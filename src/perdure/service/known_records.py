@@ -6,6 +6,7 @@ from perdure.service import access_records as access
 from perdure.service import catalog_records as catalog
 from perdure.service.bulk_workflow import BULK_PIECES
 from perdure.service.idempotency import KEPT_ANSWERS
+from perdure.service.proposals.proposal_records import PROPOSAL_CONTENTS, PROPOSALS
 from perdure.service.record_kinds import RecordKind
 
 RECORD_KINDS: tuple[RecordKind[Any], ...] = (
@@ -15,6 +16,8 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     catalog.RELEASES,
     catalog.EVENTS,
     catalog.DRAFTS,
+    PROPOSALS,
+    PROPOSAL_CONTENTS,
     KEPT_ANSWERS,
     access.KEYS,
     access.KEY_USES,

@@ -95,7 +95,7 @@ class FormatVerb(msgspec.Struct, frozen=True):
     Its end: `ports` are those besides `error` and `skipped`; with `has_own_ports`, only the implementation of the verb knows the others.
     `checked_result` is a number in its result that is usually 0. `child_output` is the field of a child's result that is the result of the step. With
     `repairs_answers`, a result that does not fit the `schema` of the value is asked for again, as by `Kind.repairs_answers`. `connection_field` is the field
-    that names a connection of the deployment.
+    that names a connection of the deployment. `right` is the right that its steps give: see `perdure.definitions.format.document_rights`.
     """
 
     name: str
@@ -117,6 +117,7 @@ class FormatVerb(msgspec.Struct, frozen=True):
     child_output: str = ""
     repairs_answers: bool = False
     connection_field: str = ""
+    right: Literal["", "commands", "requests"] = ""
 
 
 RETRY = FieldsShape(
@@ -331,8 +332,9 @@ VERBS = (
         values_by_env=True,
         has_own_ports=True,
         checked_result=CheckedResult("exit_code", "check"),
+        right="commands",
     ),
-    FormatVerb("http", HTTP_SHAPE, "a request", effect=True, is_work=True, has_own_ports=True),
+    FormatVerb("http", HTTP_SHAPE, "a request", effect=True, is_work=True, has_own_ports=True, right="requests"),
     FormatVerb("sql", SQL_SHAPE, "statements on a database of the deployment", effect=True, is_work=True, has_own_ports=True, connection_field="connection"),
     FormatVerb("file", FILE_SHAPE, "a file of the directory that the deployment allows", effect=True, is_work=True, has_own_ports=True),
     FormatVerb(

@@ -1,0 +1,133 @@
+"""The asyncio interface of a client to proposals: changes of definitions that somebody proposes, somebody else reviews, and that are then applied.
+
+It holds no rules, but gives `perdure.operations.on_proposals` its typed interface. `perdure.sync_proposals` is generated from it.
+"""
+
+from __future__ import annotations
+
+from perdure.async_catalog import Document, document_bytes
+from perdure.code.call_options import DEFAULT_TENANT
+from perdure.code.declarations import checked_name
+from perdure.code.durations import whole_number
+from perdure.operations import on_catalog, on_proposals
+from perdure.operations.local_service import LocalService
+from perdure.service.page_cursors import PAGE_MAX
+from perdure.service.proposals.proposal_details import ProposalDetails, ProposalSummary
+from perdure.service.proposals.proposal_records import ProposalStatus
+from perdure.service.service_access import ServiceAccess
+
+Proposed = list[ProposalSummary]
+
+
+class AsyncProposals:
+    """The proposals of a client's store. It is the client's `proposals`.
+
+    A `definition` is named by its slug or its id, a `proposal` by its id. A `document` is text in YAML or JSON, data, or a `Definition`. With a `revision`, a
+    change happens only while the proposal is at it.
+    """
+
+    def __init__(self, access: ServiceAccess) -> None:
+        self._access = access
+
+    def _service(self, tenant: str) -> LocalService:
+        return LocalService(self._access, checked_name(tenant, "tenant"))
+
+    async def list(
+        self,
+        definition: str = "",
+        *,
+        status: ProposalStatus | None = None,
+        open: bool | None = None,
+        limit: int = 100,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Proposed:
+        """Lists up to `limit` proposals, newest first: for one definition, of a status, and those that are `open` (pending or approved), or are not.
+
+        Raises:
+            NotFound: there is no such definition, and no proposal of one.
+        """
+        found: Proposed = []
+        call, after, left = self._service(tenant), "", whole_number(limit, "limit")
+        while len(found) < left:
+            page = await call(on_proposals.page, tenant, definition, status, open=open, limit=min(left - len(found), PAGE_MAX), after=after)
+            found += page.items
+            if page.next is None:
+                break
+            after = page.next
+        return found
+
+    async def get(self, proposal: str, *, tenant: str = DEFAULT_TENANT) -> ProposalDetails:
+        """A proposal with its document and its diff.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._service(tenant)(on_proposals.read, tenant, proposal)
+
+    async def create(self, definition: str, document: Document, *, base: str | None = None, note: str = "", tenant: str = DEFAULT_TENANT) -> ProposalDetails:
+        """Proposes a document as the next version of a definition, which has to allow that: ``allow: {self_edit: true}``.
+
+        `base` is the hash of the version that the document was made from: if it is not the current one, the proposal is refused. Without it, that is the
+        current version. `create_new` proposes a new definition.
+
+        Raises:
+            NotFound: there is no such definition.
+            StaleProposal: the current version is not `base`, and nothing was stored.
+            ProposalRefused: the definition allows no proposals.
+            BadDefinition: the document is not valid; the error has all findings.
+            BadValue: it says the same as the current version, or the note is too long.
+            DefinitionOwned: a watched file has the definition.
+        """
+        call, raw = self._service(tenant), document_bytes(document)
+        known = base or (await call(on_catalog.read, tenant, definition)).hash
+        return await call(on_proposals.create, call.caller, definition, raw, known, note=note)
+
+    async def create_new(self, slug: str, document: Document, *, note: str = "", tenant: str = DEFAULT_TENANT) -> ProposalDetails:
+        """Proposes a document as the first version of a new definition. On a server, this needs the role author.
+
+        Raises:
+            StaleProposal: there is such a definition.
+            BadDefinition: the document is not valid; the error has all findings.
+            BadName, BadValue: the slug or the note is not valid.
+            Forbidden: the client is no author.
+        """
+        call = self._service(tenant)
+        return await call(on_proposals.create, call.caller, slug, document_bytes(document), None, note=note)
+
+    async def approve(self, proposal: str, notes: str = "", *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> ProposalDetails:
+        """Approves a pending proposal, which can be applied then.
+
+        Raises:
+            NotFound: there is no such proposal.
+            ProposalRefused: it was reviewed before, or has expired.
+            Forbidden: the client has proposed it, or it widens rights and the client is no admin.
+            StaleRecord: it is not at the revision.
+        """
+        call = self._service(tenant)
+        return await call(on_proposals.review, call.caller, proposal, "approve", notes, revision=revision)
+
+    async def reject(self, proposal: str, notes: str = "", *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> ProposalDetails:
+        """Rejects a pending proposal.
+
+        Raises:
+            NotFound: there is no such proposal.
+            ProposalRefused: it was reviewed before, or has expired.
+            Forbidden: the client has proposed it, or it widens rights and the client is no admin.
+            StaleRecord: it is not at the revision.
+        """
+        call = self._service(tenant)
+        return await call(on_proposals.review, call.caller, proposal, "reject", notes, revision=revision)
+
+    async def apply(self, proposal: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> ProposalDetails:
+        """Publishes the document of an approved proposal as the current version, under the next patch number.
+
+        Raises:
+            NotFound: there is no such proposal.
+            StaleProposal: the definition has another version by now, and the proposal has failed.
+            ProposalRefused: it is not approved, or has expired; or the definition does not allow it any more, and the proposal has failed.
+            BadDefinition: the document is not valid here any more, and the proposal has failed.
+            DefinitionOwned: a watched file has the definition.
+            StaleRecord: the proposal is not at the revision.
+        """
+        call = self._service(tenant)
+        return await call(on_proposals.apply, tenant, proposal, call.author, revision=revision)

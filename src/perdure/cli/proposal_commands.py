@@ -1,0 +1,158 @@
+"""The commands `propose` and `proposal …`: changes of definitions that somebody proposes, somebody else reviews, and that are then applied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.cli.root_command import CliCommand, CliGroup
+from perdure.cli.service_calls import with_service
+from perdure.cli.shared_options import GlobalOptions, format_option, json_option
+from perdure.cli.workflow_commands import read_document
+
+if TYPE_CHECKING:
+    from perdure.operations.local_service import LocalService
+    from perdure.service.proposals.proposal_details import ProposalDetails
+
+STATUSES = ("pending", "approved", "rejected", "applied", "failed")  # not imported, so that printing help is fast; a test compares them
+id_argument = click.argument("id", metavar="ID")
+
+
+@click.command("propose", cls=CliCommand)
+@click.argument("slug", default="", metavar="[SLUG]")
+@click.option("--file", "-f", "file", required=True, metavar="FILE", help="The document; - reads it from standard input.")
+@click.option("--new", is_flag=True, help="SLUG is that of a new definition.")
+@click.option("--base", metavar="HASH", help="The version that the document was made from. If another one is current, the proposal is refused.")
+@click.option("--note", default="", metavar="TEXT", help="Why, for those who review it.")
+@json_option
+@click.pass_obj
+def propose(settings: GlobalOptions, /, *, slug: str, file: str, new: bool, base: str | None, note: str, as_json: bool) -> None:
+    """Propose a document as the next version of the definition SLUG, which has to allow that (allow: {self_edit: true}).
+
+    Without SLUG, it is proposed as a new definition. Somebody else reviews it; then it can be applied.
+    """
+    from perdure.async_proposals import AsyncProposals
+    from perdure.cli import definition_files
+    from perdure.core.errors import BadDefinition
+    from perdure.operations import on_catalog
+
+    if base and (new or not slug):
+        raise click.UsageError("--base is for a definition that there is; give its SLUG")
+    document = read_document(file)
+
+    async def done(call: LocalService) -> ProposalDetails:
+        proposals = AsyncProposals(call.access)
+        if slug and not new:
+            return await proposals.create(slug, document, base=base, note=note, tenant=settings.tenant)
+        checked = await call(on_catalog.validate, settings.tenant, document, slug)
+        if not checked.valid:
+            raise BadDefinition(checked.findings)
+        return await proposals.create_new(checked.slug, document, note=note, tenant=settings.tenant)
+
+    try:
+        found = with_service(settings, done, creates=not slug or new)
+    except BadDefinition as error:
+        definition_files.refuse_definition(file, list(error.findings), "nothing was proposed")
+    _print_one(found, as_json, f"proposed as {found.id}")
+
+
+@click.group("proposal", cls=CliGroup)
+def proposal() -> None:
+    """Proposals of changes of definitions: look at, review and apply them. perdure propose makes one."""
+
+
+@click.command("ls", cls=CliCommand)
+@click.argument("slug", default="", metavar="[SLUG]")
+@click.option("--status", type=click.Choice(STATUSES), help="Only those of this status.")
+@click.option("--open/--closed", "is_open", default=None, help="Only those that are pending or approved, or only the others.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), metavar="N", help="How many, newest first.")
+@json_option
+@format_option()
+@click.pass_obj
+def ls(settings: GlobalOptions, /, *, slug: str, status: Any, is_open: bool | None, limit: int, as_json: bool, format: str) -> None:
+    """List proposals, newest first: all, or those for the definition SLUG."""
+    from perdure.async_proposals import AsyncProposals
+    from perdure.cli import output, proposal_views
+
+    async def listed(call: LocalService) -> Any:
+        return await AsyncProposals(call.access).list(slug, status=status, open=is_open, limit=limit, tenant=settings.tenant)
+
+    found = with_service(settings, listed)
+    output.print_list("json" if as_json else format, (one.id for one in found), found, lambda: proposal_views.proposal_table(found))
+    if not found and format == "table" and not as_json:
+        click.echo("perdure: there are no such proposals\nperdure propose SLUG --file FILE.yaml makes one", err=True)
+
+
+@click.command("show", cls=CliCommand)
+@id_argument
+@click.option("--document", is_flag=True, help="Print the document as it was proposed, and nothing else.")
+@json_option
+@click.pass_obj
+def show(settings: GlobalOptions, /, *, id: str, document: bool, as_json: bool) -> None:
+    """Show a proposal: what it changes, who has proposed it, and what has become of it."""
+    from perdure.operations import on_proposals
+
+    async def read(call: LocalService) -> ProposalDetails:
+        return await call(on_proposals.read, settings.tenant, id)
+
+    found = with_service(settings, read)
+    if document:
+        click.echo(found.received, nl=not found.received.endswith("\n"))
+    else:
+        _print_one(found, as_json)
+
+
+@click.command("review", cls=CliCommand)
+@id_argument
+@click.option("--approve", "decision", flag_value="approve", help="It can be applied then.")
+@click.option("--reject", "decision", flag_value="reject", help="It stays as it is for good.")
+@click.option("--notes", default="", metavar="TEXT", help="What those who read it later should know.")
+@json_option
+@click.pass_obj
+def review(settings: GlobalOptions, /, *, id: str, decision: Any, notes: str, as_json: bool) -> None:
+    """Approve or reject a proposal of somebody else. One that widens rights needs an admin."""
+    from perdure.operations import on_proposals
+
+    if decision is None:
+        raise click.UsageError("pass --approve or --reject")
+
+    async def reviewed(call: LocalService) -> ProposalDetails:
+        return await call(on_proposals.review, call.caller, id, decision, notes)
+
+    found = with_service(settings, reviewed)
+    then = f"; perdure proposal apply {found.id} publishes it" if found.status == "approved" else ""
+    _print_one(found, as_json, f"the proposal for {found.slug} is {found.status}{then}")
+
+
+@click.command("apply", cls=CliCommand)
+@id_argument
+@json_option
+@click.pass_obj
+def apply(settings: GlobalOptions, /, *, id: str, as_json: bool) -> None:
+    """Publish the document of an approved proposal as the current version."""
+    from perdure.operations import on_proposals
+
+    async def applied(call: LocalService) -> ProposalDetails:
+        return await call(on_proposals.apply, settings.tenant, id, call.author)
+
+    found = with_service(settings, applied)
+    _print_one(found, as_json, f"{found.slug} is at version {found.applied_version} ({found.workflow_hash})")
+
+
+def _print_one(found: ProposalDetails, as_json: bool, said: str = "") -> None:
+    """Prints a proposal: in JSON, as a line that says what was done, or in full."""
+    from perdure.cli import output, proposal_views
+    from perdure.cli.terminal import screen
+
+    if as_json:
+        shown = {name: value for name, value in output.as_data(found).items() if name not in ("received", "proposal_json")}
+        click.echo(output.indented_json(shown))
+    elif said:
+        click.echo(said)
+    else:
+        output.show_lines(proposal_views.proposal_lines(found), screen())
+
+
+proposal.section("Look", (ls, show))
+proposal.section("Decide", (review, apply))

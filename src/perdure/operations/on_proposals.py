@@ -1,0 +1,113 @@
+"""Operations on proposals: changes of definitions that somebody proposes, somebody else reviews, and that are then applied."""
+
+from typing import Literal
+
+from perdure.service.callers import Caller
+from perdure.service.page_cursors import page_limit
+from perdure.service.proposals import proposal_changes, proposal_details
+from perdure.service.proposals.proposal_changes import Proposer
+from perdure.service.proposals.proposal_details import ProposalDetails, ProposalPage
+from perdure.service.proposals.proposal_records import ProposalStatus
+from perdure.service.store_access import StoreAccess
+from perdure.service.wire_types import JsonDocument
+
+ReviewDecision = Literal["approve", "reject"]
+
+
+async def page(
+    access: StoreAccess,
+    tenant: str,
+    definition: str = "",
+    status: ProposalStatus | None = None,
+    *,
+    open: bool | None = None,
+    limit: int = 100,
+    after: str = "",
+) -> ProposalPage:
+    """Lists proposals, newest first, behind the one with the id `after`: for one definition, of a status, and those that are `open`, or are not.
+
+    An open proposal is pending or approved, and may have expired.
+
+    Raises:
+        NotFound: there is no such definition, and no proposal of one.
+        BadValue: the limit or `after` is invalid.
+    """
+    return await proposal_details.list_proposals(access, tenant, definition, status, open=open, limit=page_limit(limit), after=after)
+
+
+async def read(access: StoreAccess, tenant: str, proposal: str, definition: str = "") -> ProposalDetails:
+    """A proposal with its document and its diff. With a `definition`, only one for that is found.
+
+    Raises:
+        NotFound: there is none.
+    """
+    return await proposal_details.read_proposal(access, tenant, proposal, await _slug(access, tenant, definition))
+
+
+async def create(
+    access: StoreAccess, caller: Caller, definition: str, proposal_json: JsonDocument, base_workflow_hash: str | None = None, *, note: str = ""
+) -> ProposalDetails:
+    """Proposes a document as the next version of a definition, which has to allow that: ``allow: {self_edit: true}``. It stays open for 14 days.
+
+    `base_workflow_hash` is the hash of the current version. Without it, the document is proposed as the first version of a new definition of this slug, which
+    needs the role author.
+
+    Raises:
+        NotFound: there is no such definition.
+        StaleProposal: the current version is another one, and nothing was stored.
+        ProposalRefused: the definition allows no proposals.
+        BadDefinition: the document is not valid; the error has all findings.
+        BadName, BadValue: it says the same as the current version, or the slug or the note is not valid.
+        DefinitionOwned: a watched file has the definition.
+        Forbidden: the caller proposes a new definition, and is no author.
+    """
+    base = "" if not base_workflow_hash else f"sha256:{base_workflow_hash.removeprefix('sha256:')}"
+    if not base:
+        caller.expect("author", "proposals.create without a base")
+    kept = await proposal_changes.propose(access, caller.tenant, definition, proposal_json, base, Proposer(caller.subject), note=note)
+    return await proposal_details.proposal_details(access, caller.tenant, kept)
+
+
+async def review(
+    access: StoreAccess,
+    caller: Caller,
+    proposal: str,
+    decision: ReviewDecision,
+    review_notes: str = "",
+    definition: str = "",
+    *,
+    revision: int | None = None,
+) -> ProposalDetails:
+    """Approves or rejects a pending proposal. Whoever has proposed it may not, and one that widens rights needs an admin. It is applied by another call.
+
+    Raises:
+        NotFound: there is no such proposal.
+        ProposalRefused: it was reviewed before, or has expired.
+        Forbidden: the caller has proposed it, or it widens rights and the caller is no admin.
+        StaleRecord: it is not at the revision.
+        BadValue: the notes are too long.
+    """
+    slug = await _slug(access, caller.tenant, definition)
+    kept = await proposal_changes.review(access, caller, proposal, slug, approve=decision == "approve", notes=review_notes, revision=revision)
+    return await proposal_details.proposal_details(access, caller.tenant, kept)
+
+
+async def apply(access: StoreAccess, tenant: str, proposal: str, author: str, definition: str = "", *, revision: int | None = None) -> ProposalDetails:
+    """Publishes the document of an approved proposal as the current version, under the next patch number.
+
+    It is checked again: if the definition has another version by now, or does not allow proposals any more, the proposal fails.
+
+    Raises:
+        NotFound: there is no such proposal.
+        StaleProposal: the definition has another version by now, and the proposal has failed.
+        ProposalRefused: it is not approved, or has expired; or the definition does not allow it any more, and the proposal has failed.
+        BadDefinition: the document is not valid here any more, and the proposal has failed.
+        DefinitionOwned: a watched file has the definition.
+        StaleRecord: the proposal is not at the revision.
+    """
+    kept = await proposal_changes.apply(access, tenant, proposal, await _slug(access, tenant, definition), author, revision=revision)
+    return await proposal_details.proposal_details(access, tenant, kept)
+
+
+async def _slug(access: StoreAccess, tenant: str, definition: str) -> str:
+    return await proposal_details.proposal_slug(access, tenant, definition) if definition else ""

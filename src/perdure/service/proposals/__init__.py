@@ -1,0 +1,1 @@
+"""Proposals of changes of definitions: their records, their rules, and what clients see of them."""

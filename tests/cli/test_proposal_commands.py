@@ -1,0 +1,63 @@
+"""What the commands of proposals do, on a database and on a server."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from perdure.cli import proposal_commands
+from perdure.service.proposals.proposal_records import ProposalStatus
+from tests.cli.shell import Shell
+from tests.service.proposals.proposed_documents import document
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(f"sqlite:///{tmp_path / 'perdure.db'}")
+
+
+def ok(shell: Shell, command: str, stdin: str = "") -> str:
+    said = shell.run(command, stdin)
+    assert said.code == 0, said.err
+    return said.out
+
+
+def test_the_statuses_of_the_option_are_all() -> None:
+    assert get_args(ProposalStatus) == proposal_commands.STATUSES
+
+
+def test_a_proposal_is_made_looked_at_reviewed_and_applied(shell: Shell) -> None:
+    ok(shell, "workflow publish -", document(1).decode())
+    made = json.loads(ok(shell, "propose invoice --file - --note better --json", document(2).decode()))
+    id = made["id"]
+    assert (made["status"], made["slug"], made["note"], made["diff_text"]) == ("pending", "invoice", "better", "~ note: set.n: 1 -> 2")
+    assert ok(shell, "proposal ls -o ids") == f"{id}\n"
+    shown = ok(shell, f"proposal show {id}")
+    assert "~ note: set.n: 1 -> 2" in shown and "pending" in shown and "local" in shown
+    assert ok(shell, f"proposal show {id} --document").encode() == document(2)
+    refused = shell.run(f"proposal apply {id}")
+    assert (refused.code, "the proposal is pending" in refused.err) == (10, True)
+    assert ok(shell, f"proposal review {id} --approve --notes fine") == f"the proposal for invoice is approved; perdure proposal apply {id} publishes it\n"
+    assert "invoice is at version 1.0.1" in ok(shell, f"proposal apply {id}")
+    assert json.loads(ok(shell, "proposal ls invoice --status applied --json"))[0]["applied_version"] == "1.0.1"
+    assert ok(shell, "proposal ls --open -o ids") == ""
+    assert json.loads(ok(shell, "workflow history invoice --json"))[0]["source_proposal_id"] == id
+
+
+def test_a_new_definition_is_proposed_and_what_can_not_be_proposed_is_explained(shell: Shell) -> None:
+    made = json.loads(ok(shell, "propose --file - --json", document(1).decode()))
+    assert (made["slug"], made["base_workflow_hash"], made["widens_rights"]) == ("invoice", None, ["allow"])
+    named = json.loads(ok(shell, "propose bill --new --file - --json", document(1).decode()))
+    assert named["slug"] == "bill"
+    assert "the proposal for bill is rejected" in ok(shell, f"proposal review {named['id']} --reject")
+    unknown = shell.run("propose order --file -", document(1).decode())
+    assert (unknown.code, "there is no definition 'order'" in unknown.err) == (10, True)
+    invalid = shell.run("propose --file -", "perdure: 1\nname: a\nsteps: [{id: a, sett: 1}]\n")
+    assert (invalid.code, "nothing was proposed" in invalid.err) == (10, True)
+    ok(shell, "workflow publish -", document(1, self_edit=False).decode())
+    closed = shell.run("propose invoice --file -", document(2).decode())
+    assert (closed.code, "does not allow proposals" in closed.err) == (10, True)
+    assert shell.run("proposal show nothing").code == 10
+    assert shell.run(f"proposal review {made['id']}").code == 20
+    assert shell.run("propose --base sha256:1 --file -", "x").code == 20
