@@ -333,6 +333,9 @@ def _union(parts: tuple[Any, ...]) -> Form:
 
 
 def _alternatives(parts: tuple[Any, ...]) -> Form:
+    tags = {part.__struct_config__.tag: part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct) and part.__struct_config__.tag}
+    if len(tags) == len(parts):
+        return _tagged(tags)
     forms = [_form_of(part) for part in parts]
 
     def read(value: Any, where: str, tenant: str) -> Any:
@@ -348,6 +351,30 @@ def _alternatives(parts: tuple[Any, ...]) -> Form:
         return writable(value) if form is None else form.write(value)
 
     return Form(write, read, {"anyOf": [form.schema for form in forms]})
+
+
+def _tagged(kinds: Mapping[Any, type[msgspec.Struct]]) -> Form:
+    """Returns the form of a union of structs, each of which a field names: that of its tag."""
+    field = next(iter(kinds.values())).__struct_config__.tag_field or "type"
+    forms = {tag: struct_form(kind) for tag, kind in kinds.items()}
+
+    def read(value: Any, where: str, tenant: str) -> Any:
+        if not isinstance(value, dict):
+            raise BadValue(where, value, "an object")
+        tag = value.get(field)
+        if not isinstance(tag, str) or tag not in forms:
+            raise BadValue(f"{where}/{field}", tag, f"one of {', '.join(forms)}")
+        return forms[tag].read({name: its for name, its in value.items() if name != field}, where, tenant)
+
+    def write(value: Any) -> Any:
+        tag = type(value).__struct_config__.tag
+        return {field: tag, **forms[tag].write(value)}
+
+    return Form(write, read, {"oneOf": [_with_tag(form.schema, field, tag) for tag, form in forms.items()]})
+
+
+def _with_tag(schema: Schema, field: str, tag: Any) -> Schema:
+    return {"allOf": [schema, {"type": "object", "properties": {field: {"const": tag}}, "required": [field]}]}
 
 
 def _literal(choices: tuple[Any, ...]) -> Form:

@@ -5,3 +5,6 @@ Carried = tuple[tuple[str, bytes], ...]
 
 CARRIED_BYTES_MAX = 16 * 1024
 """The size of all names and values together: each task of a queue has them, and each child."""
+
+TRIGGER_CARRIED = "perdure.trigger"
+"""The name under which an execution that a trigger has started carries what it knows of it: ``@trigger`` of a definition."""

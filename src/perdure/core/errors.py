@@ -15,6 +15,7 @@
     │   ├── DefinitionOwned     a definition of the catalog that is changed in its file
     │   ├── ProposalRefused     a proposal that can't be made, reviewed or applied
     │   │   └── StaleProposal   its definition has another version by now
+    │   ├── TriggerOwned        a trigger that is changed in the definition or the code that declares it
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
     │   ├── BadExpression       a reference, template or condition that does not compile
@@ -379,6 +380,17 @@ class StaleProposal(ProposalRefused):
         was = f"the proposal is based on {base}" if base else "the proposal is of a new definition"
         super().__init__(slug, f"nothing was changed: {now}, and {was} of {slug!r}. Read the current version, and make a proposal for that")
         self.base, self.current = base, current
+class TriggerOwned(ProgrammingError):
+    """A trigger is declared by the definition or the code `declared_by`, so it is changed there, and nothing was changed here."""
+
+    code = "trigger_owned"
+
+    def __init__(self, id: str, declared_by: str, owner: str) -> None:
+        super().__init__(
+            f"nothing was changed: the trigger {id!r} is declared by the {owner} {declared_by}. "
+            "Change it there. Here it can be enabled, disabled, paused and resumed"
+        )
+        self.id, self.declared_by, self.owner = id, declared_by, owner
 
 
 class TooManyActive(ProgrammingError):

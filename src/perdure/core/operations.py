@@ -171,6 +171,9 @@ APPROVAL_WORKFLOW = "perdure.approval"
 COMPOSITE_WORKFLOW = "perdure.composite"
 """The workflow of composites: each execution counts the uses of a pipeline."""
 
+SCHEDULE_WORKFLOW = "perdure.schedules"
+"""The workflow of the schedule clock: one execution of it in each tenant starts what the schedules of the tenant have due."""
+
 BULK_WORKFLOW = "perdure.bulk"
 """The workflow of bulk executions: each does something to all executions of a filter."""
 

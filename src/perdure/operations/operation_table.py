@@ -27,6 +27,7 @@ from perdure.operations import (
     on_proposals,
     on_queues,
     on_runs,
+    on_triggers,
     on_upkeep,
 )
 from perdure.service.callers import LOCAL, Caller, Role
@@ -196,6 +197,7 @@ def _is_struct(kind: Any) -> bool:
 _ONE = "/api/executions/{workflow}/{id}"
 _APPROVAL = "/api/approvals/{id}"
 _PROPOSAL = "/api/proposals/{proposal}"
+_TRIGGER = "/api/triggers/{trigger}"
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(on_execution_changes.start, "POST", "/api/executions", "operator", is_repeatable=True),
@@ -262,6 +264,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_proposals.review, "POST", f"{_PROPOSAL}/review", "author"),
     Operation(on_proposals.apply, "POST", f"{_PROPOSAL}/apply", "author"),
     Operation(on_runs.run_workflow, "POST", "/api/triggers/manual/run", "operator"),
+    Operation(on_triggers.page, "GET", "/api/triggers", "viewer"),
+    Operation(on_triggers.create, "POST", "/api/triggers", "author"),
+    Operation(on_triggers.read, "GET", _TRIGGER, "viewer"),
+    Operation(on_triggers.update, "PATCH", _TRIGGER, "author", is_repeatable=True),
+    Operation(on_triggers.delete, "DELETE", _TRIGGER, "author"),
+    Operation(on_triggers.enable, "POST", f"{_TRIGGER}/enable", "operator", is_repeatable=True),
+    Operation(on_triggers.disable, "POST", f"{_TRIGGER}/disable", "operator", is_repeatable=True),
+    Operation(on_triggers.pause, "POST", f"{_TRIGGER}/pause", "operator", is_repeatable=True),
+    Operation(on_triggers.resume, "POST", f"{_TRIGGER}/resume", "operator", is_repeatable=True),
+    Operation(on_triggers.run, "POST", f"{_TRIGGER}/run", "operator"),
     Operation(on_runs.approve, "POST", f"{_ONE}/approve", "approver"),
     Operation(on_runs.complete, "POST", f"{_ONE}/complete", "operator"),
     Operation(on_runs.report_status, "POST", f"{_ONE}/status", "operator"),

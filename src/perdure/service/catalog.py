@@ -4,6 +4,7 @@ Each change is one post (see `perdure.service.catalog_changes`), so it happens e
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Literal
@@ -42,6 +43,7 @@ from perdure.service.code_workflows import ListedCodeWorkflow, list_code_workflo
 from perdure.service.record_kinds import PAGE, KeptValue
 from perdure.service.slugs import checked_slug, slug_of_name
 from perdure.service.store_access import StoreAccess
+from perdure.service.triggers.trigger_specs import declared_triggers
 from perdure.service.version_numbers import VersionPart, is_version, raised
 from perdure.service.wire_types import DocumentText, Version
 from perdure.stores.records import PagePosition
@@ -338,7 +340,8 @@ async def roll_back(access: StoreAccess, tenant: str, which: str, target: str, e
         entry = moment.entry("rollback", before, version=number, hash=hash, source="rollback", **came_from)
         more = [RELEASES.change(tenant, f"{record.slug}/{number}", 0, ReleaseRecord(hash, entry.number))]
         shown = {"name": str(about["name"]), "description": str(about.get("description", ""))}
-        return moment.change(record.slug, before, entry, more, version=number, hash=hash, highest=number, declared=version.declared, **shown)
+        change = moment.change(record.slug, before, entry, more, version=number, hash=hash, highest=number, declared=version.declared, **shown)
+        return dataclasses.replace(change, declared=tuple(declared_triggers(about)))
 
     change = await changes.carry_out(access.store, tenant, edit, decide)
     return RolledBack(shown_definition(change), change.outcome == "unchanged")

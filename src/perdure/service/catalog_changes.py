@@ -34,6 +34,8 @@ from perdure.service.catalog_records import (
     version_key,
 )
 from perdure.service.record_kinds import KeptValue, post_records
+from perdure.service.triggers.trigger_changes import Declaration, TriggerEdit, change_triggers, declared_edits
+from perdure.service.triggers.trigger_specs import DeclaredTrigger, declared_triggers
 from perdure.service.version_numbers import VERSION_CHARACTERS_MAX, VersionPart, is_above, next_version
 from perdure.stores.protocol import ReadOnlyStore, Store
 from perdure.stores.records import RecordChange
@@ -80,12 +82,21 @@ NO_FIELDS = DefinitionFields()
 
 @dataclasses.dataclass(frozen=True)
 class CatalogChange:
-    """A change of one definition that was decided on: the record `after` it, and all `records` to change (none: there is nothing to do)."""
+    """A change of one definition that was decided on: the record `after` it, and all `records` to change (none: there is nothing to do).
+
+    With `declared`, another version becomes current, which declares these triggers.
+    """
 
     before: KeptValue[DefinitionRecord] | None
     after: DefinitionRecord
     records: tuple[RecordChange, ...]
     outcome: ChangeOutcome
+    declared: tuple[DeclaredTrigger, ...] | None = None
+
+    @property
+    def deletes(self) -> bool:
+        """Whether the definition is deleted by it."""
+        return bool(self.records) and self.after.deleted_at_s is not None
 
     @property
     def revision(self) -> int:
@@ -197,7 +208,8 @@ async def publish(
     if known is None:
         more += version_changes(moment.tenant, slug, _version_record(moment, made, version), made.received, definition_bytes(about))
     shown = {"name": str(about["name"]), "description": str(about.get("description", ""))} | fields.given()
-    return moment.change(slug, before, entry, more, version=version, hash=hash, highest=version, declared=made.declared, **shown)
+    change = moment.change(slug, before, entry, more, version=version, hash=hash, highest=version, declared=made.declared, **shown)
+    return dataclasses.replace(change, declared=tuple(declared_triggers(about)))
 
 
 def _version_of(before: KeptValue[DefinitionRecord] | None, made: Publication, is_known: bool) -> str:
@@ -284,20 +296,30 @@ async def carry_out_all(store: Store, tenant: str, edit: Edit, decide: Callable[
     """Decides on changes of several definitions and carries all of them out by one post, or none. See `carry_out`."""
     _ = checked_name(edit.by, "by")
     for number in itertools.count(1):
-        found = await decide(Moment(store, tenant, edit, (await store.store_time()).now_s))
-        records = list[RecordChange]()
+        moment = Moment(store, tenant, edit, (await store.store_time()).now_s)
+        found = await decide(moment)
+        records, edits = list[RecordChange](), list[TriggerEdit]()
         for change in found:
             if edit.revision is not None:
                 expect_revision(change, edit.revision)
             records += (*change.records, *(await edit.besides(change) if change.records else ()))
+            edits += await _trigger_edits(moment, change)
+        triggers = await change_triggers(store, tenant, edits, moment.now_s)
         try:
             if records:
-                await post_records(store, records)
+                await post_records(store, [*records, *triggers.records], triggers.messages)
             return found
         except StaleRecord:
             if edit.revision is not None or number == ATTEMPTS_MAX:
                 raise
     raise AssertionError  # the loop has no other end, which mypy does not know
+
+
+async def _trigger_edits(moment: Moment, change: CatalogChange) -> list[TriggerEdit]:
+    """What becomes of the triggers of a definition together with it."""
+    if change.declared is None and not change.deletes:
+        return []
+    return await declared_edits(moment.store, moment.tenant, Declaration(change.after.slug, change.declared, moment.now_s, moment.edit.by))
 
 
 def expect_revision(change: CatalogChange, revision: int) -> None:

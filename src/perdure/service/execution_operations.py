@@ -165,29 +165,39 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, hosted: HostedS
         wanted = msgspec.structs.replace(wanted, carried=carried)
     if not besides and not hosted.program and can_begin(access.engine, wanted):
         return await _begin_in_engine(access.engine, wanted)
+    key, created = wanted.key, False
+    if wanted.is_new or not await access.store.heads(HeadFilter(keys=(key,), limit=1)):
+        answer, *_ = await access.store.commit([await start_post(access, wanted, hosted), *besides])
+        if isinstance(answer, Refused):
+            raise refused_start(key, answer)
+        created = isinstance(answer, Committed) and key in answer.created
+    if wanted.strict and not created and not await _has_input(access, key, values.offload_if_large(wanted.input, {})):
+        raise InputDiffers(key)
+    return created
+
+
+async def start_post(access: StoreAccess, wanted: StartRequest, hosted: HostedStart = NOT_HOSTED) -> Post:
+    """The post that starts an execution, unless one of this key exists: it can change records in the same commit. Nothing is looked up but the time."""
     key, blobs = wanted.key, dict(hosted.blobs)
     given = values.offload_if_large(wanted.input, blobs)
     definition = None if wanted.definition is None else values.put_blob(wanted.definition, blobs)
-    created = False
-    if wanted.is_new or not await access.store.heads(HeadFilter(keys=(key,), limit=1)):
-        now_s = (await access.store.store_time()).now_s if wanted.delay_s or wanted.ttl_s is not None else 0.0
-        due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
-        expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
-        seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
-        begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
-        begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s, carried=wanted.carried)
-        begin = msgspec.structs.replace(begin, hosting=Hosting(hosted.program, hosted.calls)) if hosted.program else begin
-        program = program_name(hosted.program or key.workflow, wanted.version)
-        opens = NewExecution(program, key, wanted.queue, wanted.lane, wanted.priority, index_attributes(wanted.attributes), wanted.admission)
-        send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)
-        answer, *_ = await access.store.commit([Post(messages=(send,), blobs=tuple(blobs.items())), *besides])
-        if isinstance(answer, Refused):
-            name, value, most = answer.admission.attribute, answer.admission.value, answer.admission.max
-            raise TooManyActive(key, name, indexed_attribute_values(((name, value),))[name], most)
-        created = isinstance(answer, Committed) and key in answer.created
-    if wanted.strict and not created and not await _has_input(access, key, given):
-        raise InputDiffers(key)
-    return created
+    now_s = (await access.store.store_time()).now_s if wanted.delay_s or wanted.ttl_s is not None else 0.0
+    due_at_s = now_s + wanted.delay_s if wanted.delay_s else 0.0
+    expires_at_s = None if wanted.ttl_s is None else now_s + wanted.delay_s + wanted.ttl_s
+    seed = secrets.randbits(SEED_BITS) if wanted.seed is None else wanted.seed
+    begin = messages.StartMessage(wanted.version, given, seed, None, wanted.deadline_s, expires_at_s=expires_at_s, attributes=wanted.attributes)
+    begin = msgspec.structs.replace(begin, definition=definition, grace_s=wanted.grace_s, carried=wanted.carried)
+    begin = msgspec.structs.replace(begin, hosting=Hosting(hosted.program, hosted.calls)) if hosted.program else begin
+    program = program_name(hosted.program or key.workflow, wanted.version)
+    opens = NewExecution(program, key, wanted.queue, wanted.lane, wanted.priority, index_attributes(wanted.attributes), wanted.admission)
+    send = OutgoingMessage(key, "start", messages.encode_message(begin), due_at_s, opens)
+    return Post(messages=(send,), blobs=tuple(blobs.items()))
+
+
+def refused_start(key: Key, answer: Refused) -> TooManyActive:
+    """The error of a start that its admission did not allow."""
+    name, value, most = answer.admission.attribute, answer.admission.value, answer.admission.max
+    return TooManyActive(key, name, indexed_attribute_values(((name, value),))[name], most)
 
 
 async def _has_input(access: StoreAccess, key: Key, given: Value) -> bool:

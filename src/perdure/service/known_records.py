@@ -8,6 +8,7 @@ from perdure.service.bulk_workflow import BULK_PIECES
 from perdure.service.idempotency import KEPT_ANSWERS
 from perdure.service.proposals.proposal_records import PROPOSAL_CONTENTS, PROPOSALS
 from perdure.service.record_kinds import RecordKind
+from perdure.service.triggers import schedule_states, trigger_records
 
 RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     catalog.DEFINITIONS,
@@ -25,6 +26,9 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     access.AUDIT_ENTRIES,
     access.CREDENTIALS,
     BULK_PIECES,
+    trigger_records.TRIGGERS,
+    trigger_records.WEBHOOK_PATHS,
+    schedule_states.SCHEDULE_STATES,
 )
 """Every kind, once."""
 

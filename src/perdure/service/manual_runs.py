@@ -22,21 +22,30 @@ async def manual_start(access: StoreAccess, tenant: str, workflow: str, variable
         BadName, BadValue: a name is not valid, or the definition does not take the variables.
         DefinitionDisabled: the definition is disabled.
     """
-    try:
-        reference = (await catalog.read_definition(access, tenant, workflow)).slug
-    except NotFound:
-        reference = workflow
+    reference = await _slug_or_name(access, tenant, workflow)
     id = f"manual:{reference}:{initiator}:{checked_name(request_id, 'client request id')}" if request_id else uuid4().hex
     request = initiated_by(StartRequest(key=Key(tenant, reference, checked_name(id, "id")), input=variables), initiator)
     try:
         return await definition_starts.catalog_start(access, request, reference)
     except NotFound:
-        if not await _is_code(access, workflow):
-            raise NotFound(
-                workflow, f"there is no workflow {workflow}: no definition of the catalog has this slug, and no living engine knows code of this name"
-            ) from None
+        await expect_code(access, workflow)
         return DefinitionStart(request, NOT_HOSTED)
 
 
-async def _is_code(access: StoreAccess, workflow: str) -> bool:
-    return any(one.alive and workflow in (name.partition("@")[0] for name in one.programs) for one in await queries.list_holders(access))
+async def _slug_or_name(access: StoreAccess, tenant: str, workflow: str) -> str:
+    try:
+        return (await catalog.read_definition(access, tenant, workflow)).slug
+    except NotFound:
+        return workflow
+
+
+async def expect_code(access: StoreAccess, workflow: str) -> None:
+    """Checks that a living engine has code of a workflow that the catalog does not have.
+
+    Raises:
+        NotFound: none has.
+    """
+    if not any(one.alive and workflow in (name.partition("@")[0] for name in one.programs) for one in await queries.list_holders(access)):
+        raise NotFound(
+            workflow, f"there is no workflow {workflow}: no definition of the catalog has this slug, and no living engine knows code of this name"
+        ) from None

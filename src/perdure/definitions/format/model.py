@@ -503,13 +503,21 @@ def transform_source(transform: Any) -> tuple[str, str] | None:
 SCHEDULE = FieldsShape(
     "schedule",
     (
-        FormatField("cron", TextShape(what="five fields of cron"), "when: minute, hour, day, month and weekday; or @daily and the like", required=True),
+        FormatField("cron", TextShape(what="five fields of cron"), "when: minute, hour, day, month and weekday; or @daily and the like"),
+        FormatField("every", DurationShape(), "at intervals, counted from when the trigger began"),
+        FormatField("once", ListShape(TextShape(what="a time with its zone")), "at these times, such as 2027-01-01T09:00:00Z"),
         FormatField("timezone", TextShape(what="a time zone"), "such as Europe/London", default="UTC"),
         FormatField("catch_up", WholeShape(), "how many missed runs are started late"),
         FormatField(
             "overlap", ChoiceShape(("allow", "skip", "queue", "cancel")), "what happens if the previous run is still in progress; cancel: it is cancelled"
         ),
+        FormatField("queued_max", WholeShape(1), "with overlap: queue, how many runs may wait; default: 10"),
+        FormatField("jitter", DurationShape(), "a run starts up to so much later, always as much for one time"),
+        FormatField("starts", TextShape(what="a time with its zone"), "there are no runs before it"),
+        FormatField("ends", TextShape(what="a time with its zone"), "there are no runs from it on"),
+        FormatField("break_after", WholeShape(), "after so many failures in a row, the schedule pauses itself; 0: never"),
     ),
+    one_of=("cron", "every", "once"),
 )
 SCHEMES = ("github", "stripe", "slack", "standard_webhooks", "generic", "bearer", "none")
 VERIFY = FieldsShape(
@@ -518,6 +526,10 @@ VERIFY = FieldsShape(
         FormatField("scheme", ChoiceShape(SCHEMES), "whose signature is verified; generic: an HMAC of the body, none: any sender is accepted", required=True),
         FormatField("secret", ValueShape(secrets=True), "the secret of the signature, or a list of secrets during a rotation"),
         FormatField("header", TextShape(what="the name of a header"), "the header with the signature; with generic and bearer only"),
+        FormatField("prefix", TextShape(), "what comes before the signature in its header, such as sha256=; with generic and bearer only"),
+        FormatField("encoding", ChoiceShape(("hex", "base64")), "of the signature, with generic only; default: hex"),
+        FormatField("timestamp_header", TextShape(what="the name of a header"), "the header with the time in seconds, which is signed too; with generic only"),
+        FormatField("tolerance", DurationShape(), "how old or new a signed time may be; default: 5m"),
     ),
 )
 WEBHOOK = FieldsShape(
@@ -528,6 +540,22 @@ WEBHOOK = FieldsShape(
         FormatField("headers", MapShape(TextShape()), "headers that a request must have"),
         FormatField("verify", VERIFY, "how the sender is verified"),
         FormatField("map", MapShape(TextShape(what="a JSONPath")), "the inputs, each with its place in the body"),
+        FormatField("respond", ChoiceShape(("accepted", "result")), "the answer: that the request was accepted, or the result of the execution"),
+        FormatField("respond_within", DurationShape(), "how long the answer waits for the result; default: 10s"),
+    ),
+)
+EVENT = FieldsShape(
+    "event",
+    (
+        FormatField(
+            "on",
+            ListShape(TextShape(what="the name of an event"), least=1, sugar=True),
+            "completed, failed or cancelled of an execution, a name that code emits under, or the type of a CloudEvent",
+            required=True,
+        ),
+        FormatField("of", TextShape(what="the name of a workflow"), "the workflow whose executions are meant; absent: any"),
+        FormatField("where", ListShape(ConditionShape(roots=("self",))), "conditions on the event, which is @self, all of which must hold"),
+        FormatField("map", MapShape(TextShape(what="a JSONPath")), "the inputs, each with its place in the event"),
     ),
 )
 TRIGGER = FieldsShape(
@@ -535,12 +563,13 @@ TRIGGER = FieldsShape(
     (
         FormatField("schedule", SCHEDULE, "at times"),
         FormatField("webhook", WEBHOOK, "an HTTP request starts it"),
+        FormatField("event", EVENT, "an event of another execution, or one that is posted, starts it"),
         FormatField("manual", FieldsShape("manual", ()), "by hand: {}"),
-        FormatField("name", TextShape(), "for people"),
-        FormatField("enabled", FlagShape(), "whether it is active", default=True),
+        FormatField("name", TextShape(), "what it is in all versions; without one, it has a name that follows from what it is"),
+        FormatField("enabled", FlagShape(), "whether it is active when it is first published", default=True),
         FormatField("with", ValueShape(), "the input"),
     ),
-    one_of=("schedule", "webhook", "manual"),
+    one_of=("schedule", "webhook", "event", "manual"),
 )
 LIMITS = FieldsShape(
     "limits",

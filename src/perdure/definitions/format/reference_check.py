@@ -222,7 +222,8 @@ class ReferenceCheck:
         step = self._steps.get(step_pointer_of(pointer))
         if step is None:
             field = pointer_parts(pointer)[0]
-            return {"trigger", "execution"} | (set() if field == "triggers" else {"input"}) | (set(model.EVERYWHERE) if field == "output" else set())
+            named = set() if field == "triggers" else set(model.EVERYWHERE) if field == "output" else {"input"}
+            return {"trigger", "execution"} | named | set(getattr(expression.shape, "roots", ()))
         seen = set(model.EVERYWHERE) | set(getattr(expression.shape, "roots", ()))
         if self._rules.roots_everywhere:
             seen |= model.ROOTS

@@ -76,8 +76,9 @@ def trigger_findings(document: Mapping[str, Any]) -> Iterator[DefinitionFinding]
         if isinstance(schedule := trigger.get("schedule"), dict) and isinstance(said := schedule.get("cron"), str) and (why := cron_problem(said)):
             spot = joined_pointer(pointer, "schedule", "cron")
             yield error_finding("bad_cron", spot, f"{readable_location(document, spot)}: {said[:60]!r} is not a cron expression: {why}")
-        if isinstance(webhook := trigger.get("webhook"), dict) and isinstance(mapping := webhook.get("map"), dict):
-            yield from _mapping_findings(document, mapping, joined_pointer(pointer, "webhook", "map"))
+        for kind in ("webhook", "event"):
+            if isinstance(config := trigger.get(kind), dict) and isinstance(mapping := config.get("map"), dict):
+                yield from _mapping_findings(document, mapping, joined_pointer(pointer, kind, "map"))
         if isinstance(given := trigger.get("with"), dict) and given.keys() != {"expr"}:
             yield from _unknown_inputs(document, given, joined_pointer(pointer, "with"))
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from perdure.code.declarations import Retry, Step
 from perdure.core import error_codes, values
+from perdure.core.carried import TRIGGER_CARRIED
 from perdure.core.errors import ErrorInfo, ExpressionFailed, Fatal, ProgrammingError
 from perdure.core.execution import Execution
 from perdure.core.operation_state import SettledOperation
@@ -147,7 +148,7 @@ class RunRoots:
             case "loop" if self.loop is not None:
                 return self.loop
             case "trigger":
-                return {}
+                return self._trigger()
             case "steps":
                 return {id: {"output": output.envelope} for id, output in self.outputs.items()}
         raise KeyError(name)
@@ -174,6 +175,10 @@ class RunRoots:
             if region.head < 0 or plan.places[region.head] is place:
                 return False
             place = plan.places[region.head]
+
+    def _trigger(self) -> dict[str, Any]:
+        raw = next((value for name, value in self.run.execution.carried if name == TRIGGER_CARRIED), None)
+        return {} if raw is None else values.decode(raw, dict[str, Any], "what is known of the trigger")
 
     def _execution(self) -> dict[str, Any]:
         execution = self.run.execution

@@ -1,0 +1,1 @@
+"""What starts executions: schedules, webhooks, events of other executions, and people."""
