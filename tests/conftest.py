@@ -57,6 +57,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
     for item in items:
         always, one_in = (ALWAYS, ONE_IN) if item.get_closest_marker("slow") is None else (ALWAYS_OF_SLOW, ONE_IN_OF_SLOW)
+        is_compared = "docs" in item.path.parts and item.get_closest_marker("slow") is None  # with what it is made from, in no time
+        if is_compared:
+            continue
         if item.get_closest_marker("prove") is None and (number := next(numbers[item.nodeid.partition("[")[0]])) >= always and number % one_in:
             item.add_marker("prove")
 

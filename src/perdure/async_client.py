@@ -20,6 +20,7 @@ from perdure.async_catalog import AsyncCatalog, Document, document_bytes
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
 from perdure.async_proposals import AsyncProposals
+from perdure.async_triggers import AsyncTriggers
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
 from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue, Rate
@@ -474,6 +475,11 @@ class AsyncClient:
     def proposals(self) -> AsyncProposals:
         """Proposals of changes of definitions: makes, reviews and applies them."""
         return AsyncProposals(self._access)
+
+    @property
+    def triggers(self) -> AsyncTriggers:
+        """Triggers: schedules, webhooks, events, and starts by hand."""
+        return AsyncTriggers(self._access)
 
     @property
     def administration(self) -> AsyncAdministration:

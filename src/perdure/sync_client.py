@@ -43,6 +43,7 @@ from perdure.sync_catalog import Catalog
 from perdure.sync_handle import Handle
 from perdure.sync_maintenance import DeadLetterOffice, Upkeep
 from perdure.sync_proposals import Proposals
+from perdure.sync_triggers import Triggers
 from perdure.workflow_function import Workflow
 
 
@@ -442,6 +443,11 @@ class Client:
     def proposals(self) -> Proposals:
         """Proposals of changes of definitions: makes, reviews and applies them."""
         return Proposals(self._thread, self._inner.proposals)
+
+    @property
+    def triggers(self) -> Triggers:
+        """Triggers: schedules, webhooks, events, and starts by hand."""
+        return Triggers(self._thread, self._inner.triggers)
 
     @property
     def administration(self) -> Administration:

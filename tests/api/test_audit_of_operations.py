@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 IN_THE_LOG = {
     *("executions.start", "executions.rerun", "executions.fork", "executions.send", "executions.ask", "executions.preset", "catalog.start"),
-    *("runs.run_workflow", "runs.approve", "runs.decide", "runs.complete", "runs.report_status"),
+    *("runs.run_workflow", "triggers.run", "runs.approve", "runs.decide", "runs.complete", "runs.report_status"),
     "executions.start_bulk",
     *("catalog.start_document", "approvals.vote", "approvals.vote_by_link", "approvals.complete", "approvals.fail", "approvals.heartbeat"),
 }
@@ -97,6 +97,8 @@ async def _requests(service: Service, key: str) -> list[Request]:
     opened = await open_session(service.store, await service.app._authenticate.keys.caller(key))  # type: ignore[attr-defined]  # it is that of a server
     made = (await service.by(key, "POST", "/api/keys", {"name": "another", "roles": ["viewer"]})).json["key"]["id"]
     versions = {slug: (await service.by(key, "POST", "/api/workflows", {"document": document(1), "slug": slug})).status for slug in ("old", "drafted")}
+    nightly = {"name": "nightly", "config": {"type": "schedule", "cron": "@daily"}, "workflowId": "old"}
+    trigger = (await service.by(key, "POST", "/api/triggers", nightly)).json["id"]
     assert versions == {"old": 201, "drafted": 201} or versions == {"old": 200, "drafted": 200}
     proposed = await _proposed_by_another(service)
     return [
@@ -113,6 +115,13 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("executions.patch", _one("reviewed", "patched", "patch"), {"definition": {**document(2), "name": "reviewed"}}),
         Request("dead_letters.requeue", "/api/dead-letters/calc/requeued/requeue", {}),
         Request("dead_letters.discard", "/api/dead-letters/calc/discarded/discard", {}),
+        Request("triggers.create", "/api/triggers", {"name": "by hand", "config": {"type": "manual"}, "workflowId": "old"}),
+        Request("triggers.disable", f"/api/triggers/{trigger}/disable", {}),
+        Request("triggers.enable", f"/api/triggers/{trigger}/enable", {}),
+        Request("triggers.pause", f"/api/triggers/{trigger}/pause", {"reason": "a fair"}),
+        Request("triggers.resume", f"/api/triggers/{trigger}/resume", {}),
+        Request("triggers.update", f"/api/triggers/{trigger}", {"name": "weekly"}),
+        Request("triggers.delete", f"/api/triggers/{trigger}"),
         Request("catalog.create", "/api/workflows", {"document": document(1)}),
         Request("catalog.update", "/api/workflows/invoice", {"document": document(2)}),
         Request("catalog.move_tag", "/api/workflows/invoice/tags/production", {"version": "1.0.0"}),

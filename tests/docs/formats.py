@@ -136,6 +136,7 @@ WORKFLOWS = {
     "perdure.approval": "an approval",
     "perdure.composite": "what is counted about a composite",
     "perdure.bulk": "does something with many executions, by a filter",
+    "perdure.schedules": "starts what the schedules of a tenant have due",
 }
 SIGNALS = {"agent_message": "something said to an agent", "used": "that a composite was used", "vote": "a decision on an approval"}
 ENVIRONMENT = {

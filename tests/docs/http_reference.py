@@ -17,6 +17,7 @@ GROUPS = {
     "kinds": "Kinds of steps",
     "catalog": "Workflows: definitions and their versions",
     "proposals": "Proposals of changes of definitions",
+    "triggers": "Triggers: schedules, webhooks, events",
     "approvals": "Approvals, and completions of external steps",
     "dead_letters": "Dead letters",
     "queues": "Queues, engines and workers",

@@ -41,6 +41,9 @@ SERVER = re.compile(r"perdure (?:worker|dev|serve)\b")
 ABOUT_THE_MACHINE = re.compile(r"(?:pip|uv|make|eval) ")
 VARIES = re.compile(r"\b(?=[a-f]*\d)[0-9a-f]{8,}\b|\d+(?:[.,:]\d+)*(?: (?:ms|s|min|h|d)\b)?")
 
+KILLED = re.compile(r"^bash: line \d+: +\d+ Killed .*$", re.MULTILINE)
+"""What some versions of bash say of a command that was killed."""
+
 AGAIN_S = 15.0
 
 
@@ -83,7 +86,7 @@ def alike(shown: str, said: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    return " ".join(VARIES.sub("N", text).split()).replace(" …", "…").replace("… ", "…")
+    return " ".join(VARIES.sub("N", KILLED.sub("", text)).split()).replace(" …", "…").replace("… ", "…")
 
 
 class Unlike(AssertionError):

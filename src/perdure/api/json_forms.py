@@ -479,6 +479,8 @@ def struct_form(kind: type[msgspec.Struct]) -> Form:
 
 def _struct_writer(fields: Sequence[FieldForm]) -> Callable[[Any], dict[str, Any]]:
     """Returns the function that writes a struct. It takes all values at once, and changes those that JSON does not have as they are."""
+    if not fields:
+        return lambda value: {}
     names = tuple(one.json_name for one in fields)
     values_of = attrgetter(*(one.name for one in fields), "__class__")
     key = next((one.json_name for one in fields if len(names_of(one)) > 1), None)

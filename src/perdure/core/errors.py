@@ -380,6 +380,8 @@ class StaleProposal(ProposalRefused):
         was = f"the proposal is based on {base}" if base else "the proposal is of a new definition"
         super().__init__(slug, f"nothing was changed: {now}, and {was} of {slug!r}. Read the current version, and make a proposal for that")
         self.base, self.current = base, current
+
+
 class TriggerOwned(ProgrammingError):
     """A trigger is declared by the definition or the code `declared_by`, so it is changed there, and nothing was changed here."""
 

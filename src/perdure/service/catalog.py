@@ -16,7 +16,7 @@ from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.errors import AlreadyExists, BadDefinition, BadValue, NotFound
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.format.definition_diff import DefinitionChange, definition_changes, render_changes
-from perdure.definitions.format.definition_findings import DefinitionFinding
+from perdure.definitions.format.definition_findings import DefinitionFinding, error_finding
 from perdure.definitions.kinds import config_checks
 from perdure.dialects.definition_reader import ReadDefinition
 from perdure.service import catalog_changes as changes
@@ -212,6 +212,11 @@ async def check_document(access: StoreAccess, tenant: str, document: bytes, slug
     except BadDefinition as error:
         return CheckedDocument(valid=False, findings=list(error.findings), slug=slug)
     about = read.canonical
+    try:
+        _ = declared_triggers(about)
+    except BadValue as error:
+        refused = error_finding("bad_trigger", error.what.removeprefix("/document"), str(error))
+        return CheckedDocument(valid=False, findings=[*read.findings, refused], slug=found)
     version = str(about.get("version", "1.0.0"))
     calls = await find_calls(access, tenant, CallingDefinition(found, "", definition_bytes(about)))
     findings = [*read.findings, *(msgspec.structs.replace(one, severity="warning") for one in calls.unresolved), *calls.circles]

@@ -191,7 +191,7 @@ def test_each_mistake_has_its_sentence(steps: str, code: str, message: str) -> N
         (
             "triggers: [{webhook: {path: p}, schedule: {cron: '@daily'}}]\n",
             "one_of",
-            "triggers[0]: exactly one of 'schedule', 'webhook' and 'manual' is required",
+            "triggers[0]: exactly one of 'schedule', 'webhook', 'event' and 'manual' is required",
         ),
         ("triggers: [{webhook: {path: p}, with: '@input.x'}]\n", "root_not_here", "triggers[0].with: '@input' is not known here"),
         ("order: port\n", "wrong_type", "order: expected refs, listed or ports, found 'port'"),

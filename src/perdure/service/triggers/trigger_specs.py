@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from perdure.code.durations import duration_seconds
-from perdure.core.errors import BadValue
+from perdure.core.errors import BadExpression, BadValue
 from perdure.definitions.expr.condition import compile_condition
 from perdure.definitions.format.validator import cron_problem
 from perdure.definitions.format.verb_shapes import HTTP_METHODS
@@ -182,9 +182,10 @@ def _declared(given: Mapping[str, Any], where: str) -> DeclaredTrigger:
         _ = checked_config(config)
         fixed = dict(given.get("with") or {})
         checked_mapping(mapping, fixed)
-    except BadValue as error:
-        raise BadValue(where, error.value, error.expected, f"{where}: {error}") from error
-    return DeclaredTrigger(checked_trigger_name(given.get("name") or _default_name(kind, config)), config, mapping, fixed, given.get("enabled", True))
+        name = checked_trigger_name(given.get("name") or _default_name(kind, config))
+    except (BadValue, BadExpression) as error:
+        raise BadValue(where, given[kind], "a trigger that can be set up", f"{where}: {error}") from error
+    return DeclaredTrigger(name, config, mapping, fixed, given.get("enabled", True))
 
 
 def _default_name(kind: str, config: TriggerConfig) -> str:

@@ -1,0 +1,129 @@
+"""The triggers of a client of sync programs.
+
+Made from `perdure.async_triggers` by ``python -m tools.make_sync``, but for what that leaves alone: change the async methods, and run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.async_triggers import AsyncTriggers, ListedTriggers
+from perdure.code.call_options import DEFAULT_TENANT
+from perdure.loop_thread import LoopThread
+from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
+from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
+
+
+class Triggers:
+    """The triggers of a client's store. See `AsyncTriggers`."""
+
+    def __init__(self, thread: LoopThread, inner: AsyncTriggers) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def list(
+        self, *, kind: TriggerKind | None = None, workflow: str = "", enabled: bool | None = None, limit: int = 1_000, tenant: str = DEFAULT_TENANT
+    ) -> ListedTriggers:
+        """Lists up to `limit` triggers in order of id: of one kind, of the workflow that they start, or those that are enabled."""
+        return self._thread.call(self._inner.list(kind=kind, workflow=workflow, enabled=enabled, limit=limit, tenant=tenant))
+
+    def get(self, trigger: str, *, tenant: str = DEFAULT_TENANT) -> TriggerDetails:
+        """A trigger: what it is, when it last started an execution and, of a schedule, when it is due.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self._thread.call(self._inner.get(trigger, tenant=tenant))
+
+    def create(
+        self,
+        name: str,
+        config: TriggerConfig,
+        workflow: str = "",
+        *,
+        mapping: Mapping[str, str] | None = None,
+        input: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+        tenant: str = DEFAULT_TENANT,
+    ) -> TriggerDetails:
+        """Creates a trigger that starts `workflow`: the slug or a reference of a definition, or code of a living engine by its name.
+
+        Its input is made of `mapping`, a JSONPath in the payload for each input, and of `input`, fixed values that may read ``@trigger``.
+
+        Raises:
+            BadValue, BadExpression: a field is not valid.
+            NotFound, Ambiguous: there is no such workflow, or the reference names several versions.
+            AlreadyExists: the path of a webhook is that of another trigger.
+        """
+        return self._thread.call(self._inner.create(name, config, workflow, mapping=mapping, input=input, enabled=enabled, tenant=tenant))
+
+    def update(self, trigger: str, fields: TriggerFields, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> TriggerDetails:
+        """Changes the fields that are set. Of a trigger that a definition or code declares, only the switch can be changed.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, no such workflow, or the reference names several versions.
+            StaleRecord: it is not at this revision.
+            TriggerOwned: a definition, or code, declares it.
+            BadValue, BadExpression: a field is not valid.
+            AlreadyExists: the path of a webhook is that of another trigger.
+        """
+        return self._thread.call(self._inner.update(trigger, fields, revision=revision, tenant=tenant))
+
+    def delete(self, trigger: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> None:
+        """Deletes a trigger. Executions that it has started go on.
+
+        Raises:
+            NotFound: there is no such trigger.
+            StaleRecord: it is not at this revision.
+            TriggerOwned: a definition, or code, declares it.
+        """
+        self._thread.call(self._inner.delete(trigger, revision=revision, tenant=tenant))
+
+    def enable(self, trigger: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> TriggerDetails:
+        """Enables a trigger. A schedule goes on with its next time.
+
+        Raises:
+            NotFound: there is no such trigger.
+            StaleRecord: it is not at this revision.
+        """
+        return self._thread.call(self._inner.enable(trigger, revision=revision, tenant=tenant))
+
+    def disable(self, trigger: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> TriggerDetails:
+        """Disables a trigger: it starts nothing.
+
+        Raises:
+            NotFound: there is no such trigger.
+            StaleRecord: it is not at this revision.
+        """
+        return self._thread.call(self._inner.disable(trigger, revision=revision, tenant=tenant))
+
+    def pause(self, trigger: str, reason: str = "", *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> TriggerDetails:
+        """Pauses a trigger, with a reason that people see.
+
+        Raises:
+            NotFound: there is no such trigger.
+            StaleRecord: it is not at this revision.
+        """
+        return self._thread.call(self._inner.pause(trigger, reason, revision=revision, tenant=tenant))
+
+    def resume(self, trigger: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> TriggerDetails:
+        """Ends a pause, also one that a schedule began by itself after failures in a row. What was missed meanwhile is not made up for.
+
+        Raises:
+            NotFound: there is no such trigger.
+            StaleRecord: it is not at this revision.
+        """
+        return self._thread.call(self._inner.resume(trigger, revision=revision, tenant=tenant))
+
+    def run(self, trigger: str, payload: Any = None, *, request_id: str = "", tenant: str = DEFAULT_TENANT) -> TriggeredRun:
+        """Starts an execution by a trigger now, whether or not it is enabled, with a payload such as it receives.
+
+        With a `request_id`, its repetition by the same caller finds the execution that the first has started.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
+            BadValue: the workflow does not take the input that the payload gives, or the trigger starts no workflow.
+            DefinitionDisabled: the definition is disabled.
+        """
+        return self._thread.call(self._inner.run(trigger, payload, request_id=request_id, tenant=tenant))
