@@ -17,7 +17,7 @@ from perdure.code.context import Context
 from perdure.core import events as e
 from perdure.core import log_format, values
 from perdure.core.execution import Execution
-from perdure.core.operations import Failure, Success
+from perdure.core.operations import APPROVAL_WORKFLOW, Failure, SpawnOperation, Success
 from perdure.core.program import DropCommand, FinishCommand, OpenCommand, ProgramCommand
 from perdure.core.replay import blobs_read, events_fed, fold_events, replay_program
 from perdure.core.traversal import rewrite_parts
@@ -85,7 +85,7 @@ def test_every_case_has_its_log_in_flight_and_at_its_end() -> None:
 
 
 def test_the_corpus_is_small() -> None:
-    assert sum(file.stat().st_size for file in FILES) < 600_000
+    assert sum(file.stat().st_size for file in FILES) < 640_000
 
 
 def documents(status: Callable[[str], bool]) -> dict[str, Any]:
@@ -252,6 +252,8 @@ def shown(thing: ProgramCommand | e.Event) -> Iterator[tuple[object, ...]]:
     """What was asked for, as a command and as an event say it alike; values that are kept as blobs are named by their hash."""
     match thing:
         case OpenCommand(path, op) | e.OpenedEvent(path, op):
+            if isinstance(op, SpawnOperation) and op.workflow == APPROVAL_WORKFLOW:
+                op = msgspec.structs.replace(op, attributes=())  # by which approvals are found; those of earlier versions have none
             yield "open", path, rewrite_parts(op, lambda part: part.sha256 if isinstance(part, values.Blob) else part)
         case DropCommand(path) | e.DroppedEvent(path):
             yield "drop", path

@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src/perdure"
 
 BY_HAND = "# By hand"
 
-ASYNC_CLASS = re.compile(r"\bAsync(Client|Handle|Selection|Catalog|Proposals|Triggers|Administration|DeadLetterOffice|Upkeep)\b")
+ASYNC_CLASS = re.compile(r"\bAsync(Client|Handle|Selection|Catalog|Proposals|Triggers|Administration|People|DeadLetterOffice|Upkeep)\b")
 CONTEXT_RESULT = re.compile(r"^(VerbCall|SettledResult)\[(.*)\]$", re.DOTALL)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -44,6 +44,7 @@ FACES = (
     Face("sync_proposals.py", "Proposals", "async_proposals.py", "AsyncProposals"),
     Face("sync_triggers.py", "Triggers", "async_triggers.py", "AsyncTriggers"),
     Face("sync_administration.py", "Administration", "async_administration.py", "AsyncAdministration"),
+    Face("sync_people.py", "People", "async_people.py", "AsyncPeople"),
     Face("sync_handle.py", "Handle", "async_handle.py", "AsyncHandle"),
     Face("sync_maintenance.py", "DeadLetterOffice", "async_maintenance.py", "AsyncDeadLetterOffice"),
     Face("sync_maintenance.py", "Upkeep", "async_maintenance.py", "AsyncUpkeep"),

@@ -19,8 +19,10 @@ from perdure.async_administration import AsyncAdministration
 from perdure.async_catalog import AsyncCatalog, Document, document_bytes
 from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
+from perdure.async_people import AsyncPeople
 from perdure.async_proposals import AsyncProposals
 from perdure.async_triggers import AsyncTriggers
+from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
 from perdure.code.declarations import Signal, checked_name
 from perdure.code.declared_queues import Queue, Rate
@@ -43,6 +45,7 @@ from perdure.service.execution_operations import StartRequest, signal_body
 from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.kind_list import KindList
 from perdure.service.page_cursors import cursor_text
+from perdure.service.people.inbox import InboxOrder, inbox_filter
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
 from perdure.service.queue_details import LimitChanges, QueueDetails
 from perdure.service.service_access import ServiceAccess
@@ -354,9 +357,35 @@ class AsyncClient:
         """
         return await self._access.call(on_executions.find, checked_name(tenant, "tenant"), text)
 
-    async def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
-        """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
-        return await self._access.call(on_approvals.waiting, checked_name(tenant, "tenant"), assignee, tuple(groups), whole_number(limit, "approvals(limit)"))
+    async def approvals(
+        self,
+        assignee: str | None = None,
+        *,
+        groups: Sequence[str] = (),
+        group: str = "",
+        priority: Priority | None = None,
+        resource: tuple[str, str] | None = None,
+        workflow: str = "",
+        overdue: bool = False,
+        order: InboxOrder = "newest",
+        mine: bool = False,
+        limit: int = 100,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Approvals:
+        """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide.
+
+        `group` selects those that are assigned to that group, `resource` those about what has this type and id (an empty id: any), and `workflow` those
+        that its executions ask for. With the order ``"due"``, the list begins with what is due first; with ``"priority"``, with the most urgent. `mine` is for
+        a person who has signed in to a server: those on which they may decide.
+        """
+        wanted, found, after = whole_number(limit, "approvals(limit)"), Approvals(), ""
+        which = inbox_filter(assignee, groups, group=group, priority=priority, resource=resource, workflow=workflow, overdue=overdue, order=order)
+        while True:
+            page = await self._access.call(on_approvals.waiting, checked_name(tenant, "tenant"), which, mine, limit=wanted - len(found), after=after)
+            found += page.items
+            after = page.next
+            if not after or len(found) >= wanted:
+                return found
 
     async def approval(self, which: str, *, path: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
         """One approval, waiting or decided. `which` and `path` select it as in `approve`.
@@ -480,6 +509,11 @@ class AsyncClient:
     def triggers(self) -> AsyncTriggers:
         """Triggers: schedules, webhooks, events, and starts by hand."""
         return AsyncTriggers(self._access)
+
+    @property
+    def people(self) -> AsyncPeople:
+        """The people of a tenant: how many approvals wait for them."""
+        return AsyncPeople(self._access)
 
     @property
     def administration(self) -> AsyncAdministration:

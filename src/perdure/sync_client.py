@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, Self, TypeVar, overload
 from perdure.async_catalog import Document
 from perdure.async_client import UNCHANGED, Approvals, AsyncClient, AsyncSelection, Checks, Engines, Keys, Listing, Queues
 from perdure.async_handle import AsyncHandle, connection_of
+from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
 from perdure.code.declarations import Signal
 from perdure.code.declared_queues import Rate
@@ -32,6 +33,7 @@ from perdure.service.callers import CallerDetails
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
 from perdure.service.kind_list import KindList
+from perdure.service.people.inbox import InboxOrder
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.queue_details import QueueDetails
 from perdure.service.replay_checks import ReplayCheck
@@ -42,6 +44,7 @@ from perdure.sync_administration import Administration
 from perdure.sync_catalog import Catalog
 from perdure.sync_handle import Handle
 from perdure.sync_maintenance import DeadLetterOffice, Upkeep
+from perdure.sync_people import People
 from perdure.sync_proposals import Proposals
 from perdure.sync_triggers import Triggers
 from perdure.workflow_function import Workflow
@@ -327,9 +330,42 @@ class Client:
         """
         return self._thread.call(self._inner.find(text, tenant=tenant))
 
-    def approvals(self, assignee: str | None = None, *, groups: Sequence[str] = (), limit: int = 100, tenant: str = DEFAULT_TENANT) -> Approvals:
-        """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
-        return self._thread.call(self._inner.approvals(assignee, groups=groups, limit=limit, tenant=tenant))
+    def approvals(
+        self,
+        assignee: str | None = None,
+        *,
+        groups: Sequence[str] = (),
+        group: str = "",
+        priority: Priority | None = None,
+        resource: tuple[str, str] | None = None,
+        workflow: str = "",
+        overdue: bool = False,
+        order: InboxOrder = "newest",
+        mine: bool = False,
+        limit: int = 100,
+        tenant: str = DEFAULT_TENANT,
+    ) -> Approvals:
+        """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide.
+
+        `group` selects those that are assigned to that group, `resource` those about what has this type and id (an empty id: any), and `workflow` those
+        that its executions ask for. With the order ``"due"``, the list begins with what is due first; with ``"priority"``, with the most urgent. `mine` is for
+        a person who has signed in to a server: those on which they may decide.
+        """
+        return self._thread.call(
+            self._inner.approvals(
+                assignee,
+                groups=groups,
+                group=group,
+                priority=priority,
+                resource=resource,
+                workflow=workflow,
+                overdue=overdue,
+                order=order,
+                mine=mine,
+                limit=limit,
+                tenant=tenant,
+            )
+        )
 
     def approval(self, which: str, *, path: str | None = None, tenant: str = DEFAULT_TENANT) -> Approval:
         """One approval, waiting or decided. `which` and `path` select it as in `approve`.
@@ -448,6 +484,11 @@ class Client:
     def triggers(self) -> Triggers:
         """Triggers: schedules, webhooks, events, and starts by hand."""
         return Triggers(self._thread, self._inner.triggers)
+
+    @property
+    def people(self) -> People:
+        """The people of a tenant: how many approvals wait for them."""
+        return People(self._thread, self._inner.people)
 
     @property
     def administration(self) -> Administration:

@@ -387,6 +387,22 @@ vars: {what: it}
 output: "@ok"
 """
 
+INBOX = """
+order: listed
+input: {invoice: {type: string}}
+steps:
+  - id: paid
+    approve:
+      title: Pay?
+      assignees: [ada, "group:board"]
+      priority: urgent
+      due: 2d
+      resource: {type: invoice, id: "@input.invoice"}
+      route_hint: billing
+      deep_link: "/invoices/@{input.invoice}"
+output: "@paid.approved"
+"""
+
 MESSAGES = """
 order: listed
 steps:
@@ -684,6 +700,7 @@ CASES: dict[str, DefinitionEntry] = {
     "definition_repeat": DefinitionEntry(REPEAT, (Waited(10), *(Sent("go", n) for n in (*range(5), "over")))),
     "definition_ports": DefinitionEntry(PORTS, (Waited(20), Sent("go", 1)), {"n": 3}),
     "definition_people": DefinitionEntry(PEOPLE, VOTES),
+    "definition_inbox": DefinitionEntry(INBOX, (Waited(30), Voted("paid")), {"invoice": "17"}),
     "definition_messages": DefinitionEntry(MESSAGES, HEARD),
     "definition_children": DefinitionEntry(CHILDREN, (Waited(30), Sent()), calls=(CHILD, FAILING_CHILD, WAITING_CHILD)),
     "definition_undo": DefinitionEntry(UNDO, (Sent(), Waited(0)), calls=(CHILD,)),

@@ -138,7 +138,12 @@ WORKFLOWS = {
     "perdure.bulk": "does something with many executions, by a filter",
     "perdure.schedules": "starts what the schedules of a tenant have due",
 }
-SIGNALS = {"agent_message": "something said to an agent", "used": "that a composite was used", "vote": "a decision on an approval"}
+SIGNALS = {
+    "agent_message": "something said to an agent",
+    "delegate": "that somebody else may decide on an approval",
+    "used": "that a composite was used",
+    "vote": "a decision on an approval",
+}
 ENVIRONMENT = {
     "PERDURE_ALLOW": "which programs and hosts steps may use",
     "PERDURE_APP": "a setting of Django: the place of the project's App",

@@ -15,6 +15,7 @@ CLIENT_MODULES = (
     "async_proposals.py",
     "async_triggers.py",
     "async_administration.py",
+    "async_people.py",
     "async_maintenance.py",
     "remote/http_access.py",
 )

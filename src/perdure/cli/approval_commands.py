@@ -11,11 +11,17 @@ from perdure.cli.root_command import CliCommand
 from perdure.cli.shared_options import F, GlobalOptions, filter_options, format_option, id_arguments, json_option
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from perdure.core.errors import PerdureError
+    from perdure.core.paths import Key
     from perdure.sync_client import Approval, Client
 
 APPROVALS_MAX = 10_000
-"""How many approvals are read to find those for which the id of their execution is enough."""
+"""How many approvals are read where all are wanted."""
+
+NAMED_MAX = 1_000
+"""How many waiting approvals are read to find those for which the id of their execution is enough."""
 
 
 def _person_options(command: F) -> F:
@@ -41,13 +47,19 @@ def _decision_options(command: F) -> F:
 @click.command("approvals", cls=CliCommand)
 @click.argument("id", required=False)
 @click.option("--for", "by", metavar="NAME", help="Only those on which this person may still decide.")
-@click.option("--group", "groups", multiple=True, metavar="G", help="A group of that person.")
+@click.option("--mine", is_flag=True, help="Only those on which you may still decide: PERDURE_USER, else the user who is logged in.")
+@click.option("--group", "groups", multiple=True, metavar="G", help="A group of that person; without a person, only those for this group.")
+@click.option("--priority", type=click.Choice(("low", "normal", "high", "urgent")), help="Only those of this priority.")
+@click.option("--resource", metavar="TYPE[/ID]", help="Only those about this, such as invoice/17.")
+@click.option("--workflow", default="", metavar="W", help="Only those that executions of this workflow ask for.")
+@click.option("--overdue", is_flag=True, help="Only those that were due before now.")
+@click.option("--order", type=click.Choice(("newest", "due", "priority")), default="newest", show_default=True, help="What the list begins with.")
 @click.option("--path", metavar="P", help="With an ID: the path of the approval, if an execution asks for several.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="The greatest number to list, newest first.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1), help="The greatest number to list.")
 @json_option
 @format_option()
 @click.pass_obj
-def approvals(settings: GlobalOptions, /, *, id: str | None, by: str | None, groups: tuple[str, ...], path: str | None, limit: int, **given: Any) -> None:
+def approvals(settings: GlobalOptions, /, *, id: str | None, path: str | None, limit: int, **given: Any) -> None:
     """List the approvals that wait, or show the one of ID, with its details and form."""
     import time
 
@@ -55,18 +67,38 @@ def approvals(settings: GlobalOptions, /, *, id: str | None, by: str | None, gro
 
     if id is None and path is not None:
         raise click.UsageError("--path needs an ID")
-    if id is not None and (by is not None or groups):
-        raise click.UsageError("--for and --group filter the list; leave ID out")
+    which = _inbox_conditions(given)
+    if id is not None and which:
+        raise click.UsageError("--for, --group and the other conditions filter the list; leave ID out")
     form = "json" if given["as_json"] else given["format"]
     with settings.client() as client:
         if id is not None:
             bulk_actions.one_by_one([id], lambda text: _show(client, settings, text, path, form), explain=_decision_error)
             return
-        everything = client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant)
-        listed = everything if by is None and not groups else client.approvals(by or "", groups=groups, limit=limit, tenant=settings.tenant)
-        names = record_views.approval_names(everything)
-        shown = listed[:limit]
+        shown = client.approvals(**which, order=given["order"], limit=limit, tenant=settings.tenant)
+        names = _names(client, settings, shown)
         output.print_list(form, (names.get(one.key, one.id) for one in shown), shown, lambda: record_views.approval_table(shown, names, time.time()))
+
+
+def _inbox_conditions(given: dict[str, Any]) -> dict[str, Any]:
+    """The conditions on a list of approvals, as arguments of a client; empty if there are none."""
+    if given["mine"] and given["by"] is not None:
+        raise click.UsageError("--mine is for you; leave --for out")
+    found: dict[str, Any] = {name: given[name] for name in ("priority", "workflow", "overdue") if given[name]}
+    if given["mine"] or given["by"] is not None or given["groups"]:
+        found |= {"assignee": _current_user() if given["mine"] else given["by"] or "", "groups": given["groups"]}
+    if given["resource"]:
+        type, _, id = given["resource"].partition("/")
+        found["resource"] = (type, id)
+    return found
+
+
+def _names(client: Client, settings: GlobalOptions, shown: Sequence[Approval]) -> dict[Key, str]:
+    """The names of approvals. If there are too many to know which executions ask for several, each has its own id."""
+    from perdure.cli import record_views
+
+    everything = shown if not shown else client.approvals(limit=NAMED_MAX + 1, tenant=settings.tenant)
+    return {} if len(everything) > NAMED_MAX else record_views.approval_names(everything)
 
 
 def _show(client: Client, settings: GlobalOptions, text: str, path: str | None, form: str) -> None:
@@ -77,7 +109,7 @@ def _show(client: Client, settings: GlobalOptions, text: str, path: str | None, 
 
     one = client.approval(text, path=path, tenant=settings.tenant)
     if form == "table":
-        names = record_views.approval_names(client.approvals(limit=APPROVALS_MAX, tenant=settings.tenant))
+        names = record_views.approval_names(client.approvals(limit=NAMED_MAX, tenant=settings.tenant))
         output.show_lines(record_views.approval_details(one, names.get(one.key, ""), time.time()), screen())
     elif form == "ids":
         click.echo(one.id)

@@ -4,11 +4,14 @@ An approval is a child execution (see `perdure.code.builtin_workflows`), so a wa
 is what people see. Votes are messages with replies, so of two votes at the same time one counts and the other is refused.
 """
 
+import re
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from perdure.code.approval_attributes import NO_SUBJECT, PRIORITIES, ApprovalSubject, Priority, approval_attributes, is_indexed
 from perdure.code.child_executions import child_id
 from perdure.code.code_program import CodeProgram
 from perdure.code.declarations import Signal, Step
@@ -18,7 +21,7 @@ from perdure.code.results import Decision, Vote
 from perdure.core import error_codes, values
 from perdure.core.errors import BadValue, ChildFailed, ErrorInfo, Timeout, Undecodable
 from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, ReceiveOperation, SpawnOperation, Success
-from perdure.core.paths import Path, idempotency_key, path_text
+from perdure.core.paths import Key, Path, idempotency_key, path_text
 
 APPROVAL_STATE_KEY = "approval"
 """The key under which an approval shows its state."""
@@ -47,16 +50,27 @@ class ApprovalRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     refused: str = ""
     notifies: bool = False
     returns_details: bool = False
+    subject: ApprovalSubject | None = None
 
 
-class ApprovalState(msgspec.Struct, frozen=True):
-    """The state of an approval: the request, the people who may decide at present, the due time, and the votes so far."""
+class Delegation(msgspec.Struct, frozen=True):
+    """A person has passed their decision on: who, to whom, with which note, and when."""
+
+    by: str
+    to: str
+    note: str = ""
+    at_s: float = 0.0
+
+
+class ApprovalState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The state of an approval: the request, the people who may decide at present, when it times out, the votes so far, and who has delegated to whom."""
 
     request: ApprovalRequest
     assignees: tuple[str, ...]
     asked_at_s: float
     due_at_s: float | None
     votes: tuple[Vote, ...]
+    delegations: tuple[Delegation, ...] = ()
 
 
 class Notice(msgspec.Struct, frozen=True):
@@ -99,6 +113,10 @@ class VoteReply(msgspec.Struct, frozen=True):
 
 
 VOTE_SIGNAL = Signal("vote", Vote)
+DELEGATION_SIGNAL = Signal("delegate", Delegation)
+
+DELEGATIONS_MAX = 50
+"""How often an approval can be delegated."""
 
 
 def notice_message_name(approval: str) -> str:
@@ -113,8 +131,32 @@ def vote_refusal(shown: ApprovalState, vote: Vote) -> str:
     if any(one.by == vote.by for one in shown.votes):
         return f"{vote.by} has decided already"
     if shown.assignees and vote.by not in shown.assignees and not any(f"group:{group}" in shown.assignees for group in vote.groups):
+        passed_on = next((one for one in reversed(shown.delegations) if one.by == vote.by), None)
+        if passed_on is not None:
+            return f"{vote.by} has delegated the decision to {passed_on.to}"
         return f"{vote.by} is not among those who may decide: {', '.join(shown.assignees)}"
     return ""
+
+
+def delegation_refusal(shown: ApprovalState, delegation: Delegation) -> str:
+    """Returns the reason why an approval can't be delegated so; empty if it can."""
+    by, to = delegation.by, delegation.to
+    if not shown.assignees:
+        return "anybody may decide, so there is nothing to delegate"
+    if by not in shown.assignees:
+        return f"{by} is not among its assignees, {', '.join(shown.assignees)}; only an assignee can delegate, and a group can't"
+    if to in shown.assignees:
+        return f"{to} may decide already"
+    for name in (by, to):
+        if any(one.by == name for one in shown.votes):
+            return f"{name} has decided already"
+    return f"it was delegated {DELEGATIONS_MAX} times" if len(shown.delegations) >= DELEGATIONS_MAX else ""
+
+
+def after_delegation(shown: ApprovalState, delegation: Delegation) -> ApprovalState:
+    """Returns the state in which the delegate may decide in the place of the one who delegates."""
+    assignees = tuple(delegation.to if name == delegation.by else name for name in shown.assignees)
+    return msgspec.structs.replace(shown, assignees=assignees, delegations=(*shown.delegations, delegation))
 
 
 def verdict_of_votes(request: ApprovalRequest, votes: tuple[Vote, ...]) -> ApprovalVerdict | None:
@@ -136,6 +178,11 @@ class ApproveKeywords(TypedDict, total=False):
     timeout: Duration | None
     on_timeout: Literal["fail", "approve", "reject"]
     notify: Step[[Notice], Any, Any] | None
+    priority: Priority
+    due: Duration | datetime | None
+    resource: tuple[str, str] | None
+    route_hint: str
+    deep_link: str
 
 
 class ApprovalOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,6 +198,11 @@ class ApprovalOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout: Duration | None = None
     on_timeout: str = "fail"
     notify: Any = None
+    priority: Any = "normal"
+    due: Duration | datetime | None = None
+    resource: Any = None
+    route_hint: Any = ""
+    deep_link: Any = ""
 
 
 def approval_options(options: dict[str, Any]) -> ApprovalOptions:
@@ -171,8 +223,8 @@ def approval_options(options: dict[str, Any]) -> ApprovalOptions:
         raise BadValue("approve", sorted(options), f"a valid set of options: {error}") from error
 
 
-def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
-    """Returns the request that the approval execution is started with.
+def approval_request(title: str, given: ApprovalOptions, now_s: float) -> ApprovalRequest:
+    """Returns the request that the approval execution is started with, if it is made now.
 
     Raises:
         BadValue: an option has a value that is not accepted.
@@ -188,7 +240,7 @@ def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
     single = not any(name.startswith("group:") for name in (*given.assignees, *given.escalate_to))
     if given.assignees and single and given.quorum > len({*given.assignees, *given.escalate_to}):
         raise BadValue("approve(quorum)", given.quorum, f"at most the number of assignees, {len(given.assignees)}")
-    return ApprovalRequest(
+    asked = ApprovalRequest(
         title,
         given.details,
         None if given.form is None else form_schema(given.form),
@@ -201,6 +253,50 @@ def approval_request(title: str, given: ApprovalOptions) -> ApprovalRequest:
         given.on_timeout,  # type: ignore[arg-type]  # it is one of the three
         notifies=given.notify is not None,
     )
+    return with_subject(asked, given.priority, due_at(given.due, now_s), given.resource, given.route_hint, given.deep_link)
+
+
+def due_at(due: Duration | datetime | None, now_s: float) -> float | None:
+    """Returns a due time that is given as a time, or as a duration from now on.
+
+    Raises:
+        BadValue: it is neither, or a time without a zone.
+    """
+    if isinstance(due, datetime):
+        if due.tzinfo is None:
+            raise BadValue("approve(due)", due, 'a time with its zone, or a duration such as "2d"')
+        return due.timestamp()
+    return None if due is None else now_s + duration_seconds(due, "approve(due)")
+
+
+LINK_TEXT = re.compile(r"(?:https?://[^/\s]|/(?![/\\]))\S*", re.IGNORECASE)
+"""What a link to a page of an application looks like. Links that run scripts do not."""
+
+
+def with_subject(asked: ApprovalRequest, priority: Any, due_at_s: float | None, resource: Any, route_hint: Any, deep_link: Any) -> ApprovalRequest:
+    """Returns a request with its priority, its due time, what it is about, and where people find that.
+
+    Raises:
+        BadValue: one of them is not valid.
+    """
+    if priority not in PRIORITIES:
+        raise BadValue("approve(priority)", priority, f"one of {', '.join(PRIORITIES)}")
+    pair = ("", "") if resource is None else resource
+    is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(one, str) and is_indexed(one) for one in pair)
+    if not is_pair or (resource is not None and not all(pair)):
+        raise BadValue("approve(resource)", resource, 'the type and the id of what the question is about, two texts of up to 1,024 bytes: ("invoice", "17")')
+    if not isinstance(route_hint, str):
+        raise BadValue("approve(route_hint)", route_hint, "text")
+    if not isinstance(deep_link, str) or (deep_link and LINK_TEXT.fullmatch(deep_link) is None):
+        raise BadValue("approve(deep_link)", deep_link, "an address that begins with http:// or https://, or a path that begins with /")
+    subject = ApprovalSubject(priority, due_at_s, pair[0], pair[1], route_hint, deep_link)
+    return asked if subject == NO_SUBJECT else msgspec.structs.replace(asked, subject=subject)
+
+
+def approval_operation(asked: ApprovalRequest, approval: str, asks: Key, now_s: float, path: Path) -> SpawnOperation:
+    """Returns the operation that starts an approval, which the execution `asks` asks for now."""
+    raw = values.encode(((asked,), {}), "what is asked", path)
+    return SpawnOperation(APPROVAL_WORKFLOW, approval, 1, raw, attributes=approval_attributes(asked.subject, asked.assignees, asked.timeout_s, asks, now_s))
 
 
 def form_schema(form: Any) -> dict[str, Any]:
@@ -255,13 +351,13 @@ def _decision(verdict: ApprovalVerdict, form: Any) -> Decision[Any]:
 async def _wait_for_verdict(
     program: CodeProgram, scope: NameScope, path: Path, approval: str, asked: ApprovalRequest, given: ApprovalOptions
 ) -> ApprovalVerdict:
-    raw = values.encode(((asked,), {}), "what is asked", path)
     telling = None
     if given.notify is not None:
         telling = program.loop.create_task(_send_notices(program, path, approval, given.notify), name="notify")
         program.branches[telling] = scope
     try:
-        outcome = (await program.settle(path, SpawnOperation(APPROVAL_WORKFLOW, approval, 1, raw))).outcome
+        op = approval_operation(asked, approval, program.execution.key, program.execution.now_s, path)
+        outcome = (await program.settle(path, op)).outcome
     finally:
         if telling is not None:
             program.branches.pop(telling, None)

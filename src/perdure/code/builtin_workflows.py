@@ -6,19 +6,24 @@ use counts twice. Cancelling it removes the composite.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from perdure.code.approval_attributes import ASKED, ASSIGNEE, assignees_indexed
 from perdure.code.approval_requests import (
     APPROVAL_STATE_KEY,
+    DELEGATION_SIGNAL,
     VOTE_SIGNAL,
     ApprovalRequest,
     ApprovalState,
     ApprovalVerdict,
+    Delegation,
     Notice,
     NoticeKind,
     VoteReply,
+    after_delegation,
+    delegation_refusal,
     notice_message_name,
     verdict_of_votes,
     vote_refusal,
@@ -81,33 +86,72 @@ class _ApprovalRun:
         began_s = ctx.now().timestamp()
         due_at_s = None if request.timeout_s is None else began_s + request.timeout_s
         self.shown = ApprovalState(request, request.assignees, began_s, due_at_s, ())
+        self.is_indexed = (
+            ASKED in ctx.execution.attributes
+        )  # an approval that began with an earlier version has no attributes, and its log has none of what needs them
 
     def show(self, ctx: Context, **changes: Any) -> None:
         """Changes the state that people see."""
         self.shown = msgspec.structs.replace(self.shown, **changes)
         ctx.set(APPROVAL_STATE_KEY, self.shown)
 
-    def notify(self, ctx: Context, kind: NoticeKind) -> None:
-        """Sends a notice to the people who may decide."""
-        notice = Notice(self.id, kind, self.request.title, self.shown.assignees, self.request.details)
+    def notify(self, ctx: Context, kind: NoticeKind, to: tuple[str, ...] | None = None) -> None:
+        """Sends a notice to people: to all who may decide, unless `to` says whom."""
+        notice = Notice(self.id, kind, self.request.title, self.shown.assignees if to is None else to, self.request.details)
         ctx.emit(notice)
         parent = ctx.execution.parent
         if self.request.notifies and parent is not None:
             _ = ctx.send(parent, notice_message_name(self.id), notice)
 
     async def collect_votes(self, ctx: Context) -> ApprovalVerdict:
-        """Receives votes until they decide."""
+        """Receives votes, and delegations between them, until the votes decide."""
         while True:
-            message: Message[Vote] = await ctx.listen(VOTE_SIGNAL, completable=True)
-            vote = msgspec.structs.replace(message.body, at_s=ctx.now().timestamp())
-            if why := vote_refusal(self.shown, vote):
-                message.complete(VoteReply(False, why))
-                continue
-            self.show(ctx, votes=(*self.shown.votes, vote))
-            found = verdict_of_votes(self.request, self.shown.votes)
-            message.complete(VoteReply(True, decided=found is not None))
+            message: Message[Any]
+            if self.is_indexed:
+                message = await ctx.listen(VOTE_SIGNAL.name, DELEGATION_SIGNAL.name, completable=True)
+                if message.name == DELEGATION_SIGNAL.name:
+                    self.delegate(ctx, message)
+                    continue
+            else:
+                message = await ctx.listen(VOTE_SIGNAL, completable=True)
+            found = self.count_vote(ctx, message)
             if found is not None:
                 return found
+
+    def count_vote(self, ctx: Context, message: Message[Any]) -> ApprovalVerdict | None:
+        """Counts a vote, or says in the reply why it does not count; returns the verdict once the votes decide."""
+        vote = _body(message, Vote)
+        if vote is None:
+            return None
+        vote = msgspec.structs.replace(vote, at_s=ctx.now().timestamp())
+        if why := vote_refusal(self.shown, vote):
+            message.complete(VoteReply(False, why))
+            return None
+        self.show(ctx, votes=(*self.shown.votes, vote))
+        self.index_assignees(ctx)
+        found = verdict_of_votes(self.request, self.shown.votes)
+        message.complete(VoteReply(True, decided=found is not None))
+        return found
+
+    def delegate(self, ctx: Context, message: Message[Any]) -> None:
+        """Lets the delegate decide in the place of who delegates, or says in the reply why not."""
+        delegation = _body(message, Delegation)
+        if delegation is None:
+            return
+        if why := delegation_refusal(self.shown, delegation):
+            message.complete(VoteReply(False, why))
+            return
+        self.shown = after_delegation(self.shown, msgspec.structs.replace(delegation, at_s=ctx.now().timestamp()))
+        self.show(ctx)
+        self.index_assignees(ctx)
+        message.complete(VoteReply(True))
+        self.notify(ctx, "asked", (delegation.to,))
+
+    def index_assignees(self, ctx: Context) -> None:
+        """Makes the inbox find the approval by those who may still decide."""
+        if self.is_indexed:
+            voted = {vote.by for vote in self.shown.votes}
+            ctx.set_attributes({ASSIGNEE: assignees_indexed(self.shown.assignees, voted)})
 
     async def send_reminders(self, ctx: Context) -> None:
         """Sends a reminder at each interval, without end."""
@@ -119,6 +163,7 @@ class _ApprovalRun:
         """After a delay, lets further people decide as well; then waits without end, because a branch of a race that returns wins it."""
         await ctx.sleep(self.request.escalate_after_s or 0.0, name="wait")
         self.show(ctx, assignees=(*self.shown.assignees, *self.request.escalate_to))
+        self.index_assignees(ctx)
         self.notify(ctx, "escalated")
         await ctx.listen("nothing")
 
@@ -126,6 +171,20 @@ class _ApprovalRun:
         """Decides as `on_timeout` says when the timeout has passed."""
         await ctx.sleep(self.request.timeout_s or 0.0, name="wait")
         return ApprovalVerdict(self.request.on_timeout == "approve", True, self.shown.votes, ctx.now().timestamp())
+
+
+T = TypeVar("T")
+
+
+def _body(message: Message[Any], kind: type[T]) -> T | None:
+    """Returns the body of a message as a value of its type; if it is none, says so in the reply and returns None."""
+    if isinstance(message.body, kind):
+        return message.body
+    try:
+        return msgspec.convert(message.body, kind)
+    except msgspec.ValidationError as error:
+        message.complete(VoteReply(False, f"the message is not valid: {error}"))
+        return None
 
 
 async def _approval_workflow(ctx: Context, request: ApprovalRequest) -> PortResult:
@@ -140,6 +199,8 @@ async def _approval_workflow(ctx: Context, request: ApprovalRequest) -> PortResu
     }
     branches: dict[str, Any] = {name: branch for name, branch in wanted.items() if branch is not None}
     found: ApprovalVerdict = (await ctx.race(**branches)).value
+    if run.is_indexed:
+        ctx.set_attributes({ASSIGNEE: None})
     if request.returns_details:
         found = msgspec.structs.replace(found, details=request.details)
     port = "timeout" if found.expired and request.on_timeout == "fail" else "approved" if found.approved else "rejected"

@@ -824,13 +824,16 @@ class Context:
         favour approves. After `escalate`, the people in `escalate_to` may decide too. When the `timeout` passes, the approval fails, or is approved or rejected
         as `on_timeout` says. The step `notify` is run with a `Notice` at the beginning, every `remind`, and at the escalation.
 
+        The inbox orders approvals by `priority` and by when they are `due`, and finds them by the `resource` that they are about, a type and an id.
+        `route_hint` and `deep_link` say where in an application people find that.
+
         Raises:
             Timeout: no decision was made in time.
             ChildFailed: the approval was cancelled.
         """
         scope = self._enter("approve")
         asking = approval_requests.approval_options(options)
-        asked = approval_requests.approval_request(title, asking)
+        asked = approval_requests.approval_request(title, asking, self._instance.execution.now_s)
         path = scope.take(f"approve:{title}"[:200], name)
         return self._verb(path, approval_requests.decide_approval(self._instance, scope, path, asked, asking))
 

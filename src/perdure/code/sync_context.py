@@ -327,6 +327,9 @@ class SyncContext:
         favour approves. After `escalate`, the people in `escalate_to` may decide too. When the `timeout` passes, the approval fails, or is approved or rejected
         as `on_timeout` says. The step `notify` is run with a `Notice` at the beginning, every `remind`, and at the escalation.
 
+        The inbox orders approvals by `priority` and by when they are `due`, and finds them by the `resource` that they are about, a type and an id.
+        `route_hint` and `deep_link` say where in an application people find that.
+
         Raises:
             Timeout: no decision was made in time.
             ChildFailed: the approval was cancelled.

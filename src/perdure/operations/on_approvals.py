@@ -5,22 +5,47 @@ from typing import Any
 import msgspec
 
 from perdure.code.declarations import checked_name
-from perdure.code.durations import whole_number
 from perdure.code.results import Vote
 from perdure.core import values
 from perdure.core.completions import Completion
-from perdure.core.errors import ErrorInfo, NotFound
+from perdure.core.errors import BadValue, ErrorInfo, NotFound
 from perdure.core.paths import Key
 from perdure.service import approvals, step_completions
 from perdure.service.approvals import Approval, ApprovalLink
 from perdure.service.callers import LOCAL, Caller
+from perdure.service.page_cursors import page_limit
+from perdure.service.people.inbox import ApprovalCount, ApprovalPage, InboxFilter, count_approvals, inbox_page
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NOTHING, EncodedValue, Nested
 
 
-async def waiting(access: StoreAccess, tenant: str, assignee: str | None = None, groups: tuple[str, ...] = (), limit: int = 100) -> list[Approval]:
-    """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
-    return await approvals.waiting_approvals(access, tenant, assignee, groups, whole_number(limit, "limit"))
+async def waiting(
+    access: StoreAccess, tenant: str, which: InboxFilter, mine: bool = False, *, limit: int = 100, after: str = "", caller: Caller = LOCAL
+) -> ApprovalPage:
+    """A page of the approvals that wait: of all, or of those that `which` selects. With `mine`, those on which the caller may still decide.
+
+    Raises:
+        BadValue: a condition or the limit is not valid, `after` is not the `next` of a page, or the caller is a program and has none of its own.
+    """
+    return await inbox_page(access, tenant, _own(which, mine, caller), page_limit(limit), after)
+
+
+async def count(access: StoreAccess, tenant: str, which: InboxFilter, mine: bool = False, caller: Caller = LOCAL) -> ApprovalCount:
+    """Counts the approvals that wait and those of them that are overdue, up to 1,000. The conditions are those of the list.
+
+    Raises:
+        BadValue: a condition is not valid, or the caller is a program and has no approvals of its own.
+    """
+    return await count_approvals(access, tenant, _own(which, mine, caller))
+
+
+def _own(which: InboxFilter, mine: bool, caller: Caller) -> InboxFilter:
+    """The filter of the approvals on which the caller may decide, if these are wanted."""
+    if not mine:
+        return which
+    if not caller.is_person:
+        raise BadValue("/mine", True, f"asked by a person who has signed in; {caller.subject} is none, so give assignee and groups")
+    return msgspec.structs.replace(which, assignee=caller.decides_as(""), groups=caller.groups)
 
 
 async def find(access: StoreAccess, tenant: str, which: str, path: str | None = None) -> Key:

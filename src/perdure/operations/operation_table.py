@@ -281,6 +281,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_runs.decide, "POST", "/api/v1/approvals/{id}/decide", "approver"),
     Operation(on_kinds.kinds, "GET", "/api/kinds", "viewer"),
     Operation(on_approvals.waiting, "GET", "/api/approvals", "viewer"),
+    Operation(on_approvals.count, "GET", "/api/approvals/count", "viewer"),
     Operation(on_approvals.find, "GET", "/api/approval-search", "viewer"),
     Operation(on_approvals.read, "GET", _APPROVAL, "viewer"),
     Operation(on_approvals.vote, "POST", f"{_APPROVAL}/decide", "approver"),

@@ -1,4 +1,4 @@
-"""Lists approvals and delivers people's decisions on them.
+"""Reads approvals and delivers people's decisions on them. Lists of them are in `perdure.service.people.inbox`.
 
 A decision is a message to the approval's own execution, which replies to it. A signed link lets its bearer decide once without authentication: the link
 names the approval, the person, the answer and an expiry time, and is signed with a secret of the deployment.
@@ -6,13 +6,14 @@ names the approval, the person, the answer and an expiry time, and is signed wit
 
 import base64
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
-from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, VoteReply, vote_refusal
+from perdure.code.approval_attributes import NO_SUBJECT, Priority, due_time
+from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalRequest, ApprovalState, Delegation, VoteReply, vote_refusal
 from perdure.code.results import Vote
 from perdure.core import messages, values
 from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
@@ -26,7 +27,7 @@ from perdure.service import execution_operations, queries
 from perdure.service import queries as pending_votes
 from perdure.service.execution_operations import await_reply
 from perdure.service.reruns import read_execution
-from perdure.service.store_access import StoreAccess, head_pages
+from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter
 
 UNENDED_STATUSES = frozenset(("pending", "running", "waiting", "paused"))
@@ -34,9 +35,10 @@ SECRET_BYTES_MIN = 16
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """An approval as people see it: its question, the execution that asks it, the people who may decide, its deadline, and the votes so far.
+    """An approval as people see it: its question, the execution that asks it, the people who may decide, when it is due, and the votes so far.
 
-    `id` is the argument of `approve` and `reject`; `form` is the JSON Schema of the value that an approver fills in.
+    `id` is the argument of `approve` and `reject`; `form` is the JSON Schema of the value that an approver fills in. Without a due time of its own, it is due
+    when it times out. The resource is what it is about; `route_hint` and `deeplink` say where in an application people find that.
     """
 
     id: str
@@ -52,6 +54,13 @@ class Approval(msgspec.Struct, frozen=True):
     due_at_s: float | None
     votes: tuple[Vote, ...]
     refused: str = ""
+    times_out_at_s: float | None = None
+    priority: Priority = "normal"
+    resource_type: str = ""
+    resource_id: str = ""
+    route_hint: str = ""
+    deeplink: str = ""
+    delegations: tuple[Delegation, ...] = ()
 
 
 class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
@@ -61,19 +70,6 @@ class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
     by: str
     approve: bool
     until_s: float
-
-
-async def waiting_approvals(access: StoreAccess, tenant: str, assignee: str | None = None, groups: Sequence[str] = (), limit: int = 100) -> list[Approval]:
-    """Lists the approvals that wait, newest first: all of them, or those on which `assignee`, a member of `groups`, may still decide."""
-    found: list[Approval] = []
-    async for page in head_pages(access.store, HeadFilter(tenant=tenant, workflow=APPROVAL_WORKFLOW, statuses=UNENDED_STATUSES)):
-        for head in page:
-            if len(found) >= limit:
-                return found
-            one = await read_approval(access, head.key)
-            if one is not None and (assignee is None or not vote_refusal(_shown_request(one), Vote(assignee, True, groups=tuple(groups)))):
-                found.append(one)
-    return found
 
 
 async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
@@ -88,30 +84,34 @@ async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
         return None
     shown: ApprovalState = values.decode(await access.payload(raw), ApprovalState, "an approval")
     parent = execution.started.parent
-    path = "" if parent is None else path_text(parent.path)
-    asked = shown.request
-    due = shown.due_at_s
+    asked, about = shown.request, shown.request.subject or NO_SUBJECT
     return Approval(
         key.id,
         key,
         execution.started.origin,
-        path,
+        "" if parent is None else path_text(parent.path),
         asked.title,
         asked.details,
         asked.form,
         shown.assignees,
         asked.quorum,
         shown.asked_at_s,
-        due,
+        due_time(about, asked.timeout_s, shown.asked_at_s),
         shown.votes,
         asked.refused,
+        shown.due_at_s,
+        about.priority,
+        about.resource_type,
+        about.resource_id,
+        about.route_hint,
+        about.deeplink,
+        shown.delegations,
     )
 
 
-def _shown_request(one: Approval) -> ApprovalState:
-    from perdure.code.approval_requests import ApprovalRequest
-
-    return ApprovalState(ApprovalRequest(one.title), one.assignees, one.requested_at_s, one.due_at_s, one.votes)
+def why_refused(one: Approval, vote: Vote) -> str:
+    """Returns the reason why a vote would not count on an approval as it is shown; empty if it would."""
+    return vote_refusal(ApprovalState(ApprovalRequest(one.title), one.assignees, one.requested_at_s, None, one.votes, one.delegations), vote)
 
 
 async def find_approval(access: StoreAccess, which: str, tenant: str, path: str | None = None) -> Key:

@@ -19,6 +19,7 @@ from perdure.runtime.local_engine import wait_for_end
 from perdure.service.execution_folds import FoldCache
 from perdure.service.history_tails import HistoryCache
 from perdure.service.missing_parts import WaitWarnings
+from perdure.service.people.earlier_approvals import EarlierApprovals
 from perdure.stores.outbox import OutboxTransactions
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
 from perdure.stores.user_transactions import JoinsUserTransactions, expect_user_transactions
@@ -58,6 +59,7 @@ class StoreAccess:
         self.wait_warnings = WaitWarnings(store)
         self.folds = FoldCache(store)
         self.histories = HistoryCache()
+        self.earlier_approvals = EarlierApprovals(store)
         self._payloads = BlobCache(store)
 
     def call(self, operation: Callable[Concatenate["StoreAccess", P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:

@@ -213,6 +213,13 @@ NEXT = EitherShape(
     "the id of a step, a list of ids, a mapping of ports, a list of rules, or {choose: […]}",
 )
 
+RESOURCE = FieldsShape(
+    "resource",
+    (
+        FormatField("type", TextShape(template=True), "its type, such as invoice", required=True),
+        FormatField("id", TextShape(template=True), "its id", required=True),
+    ),
+)
 APPROVE = FieldsShape(
     "approve",
     (
@@ -226,6 +233,11 @@ APPROVE = FieldsShape(
         FormatField("escalate_to", ListShape(TextShape(template=True), sugar=True), "the further people"),
         FormatField("timeout", DurationShape(template=True), "the longest wait"),
         FormatField("on_timeout", ChoiceShape(("fail", "approve", "reject")), "what happens after the timeout", default="fail"),
+        FormatField("priority", TextShape(what="low, normal, high or urgent", template=True), "the priority in the inbox", default="normal"),
+        FormatField("due", DurationShape(template=True), "when the decision is due, from the question on"),
+        FormatField("resource", RESOURCE, "what the question is about"),
+        FormatField("route_hint", TextShape(template=True), "where in an application people find that"),
+        FormatField("deep_link", TextShape(template=True), "the address or path of its page"),
     ),
 )
 LISTEN = FieldsShape(

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.code.approval_attributes import PRIORITIES
 from perdure.code.durations import duration_seconds
 from perdure.core.errors import BadValue
 from perdure.definitions.expr.template import is_expression
@@ -429,6 +430,9 @@ def _of_approve(approve: dict[str, Any]) -> Iterator[str]:
     assignees, quorum = approve.get("assignees"), approve.get("quorum")
     if isinstance(assignees, list) and isinstance(quorum, int | float) and quorum > len(assignees) > 0 and not any(map(is_template, assignees)):
         yield f"a quorum of {quorum:g} can't be reached with {len(assignees)} assignees; lower it, or add assignees"
+    priority = approve.get("priority")
+    if isinstance(priority, str) and priority not in PRIORITIES and not is_template(priority):
+        yield f"the priority {priority!r} is not known; use one of {', '.join(PRIORITIES)}"
 
 
 def _of_verify(verify: dict[str, Any]) -> Iterator[str]:

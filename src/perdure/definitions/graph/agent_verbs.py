@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
+from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict, approval_operation, due_at, with_subject
 from perdure.code.child_executions import child_id
 from perdure.code.durations import duration_seconds
 from perdure.code.results import Decision
 from perdure.core import error_codes, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.operation_state import SettledOperation
-from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, Operation, ReceiveOperation, SendOperation, SpawnOperation
+from perdure.core.operations import CallOperation, Failure, Operation, ReceiveOperation, SendOperation, SpawnOperation
 from perdure.core.paths import Key, Path, idempotency_key, path_text
 from perdure.definitions.format.verb_shapes import AGENT_MESSAGE
 from perdure.definitions.graph.graph_run import GraphRun, VerbRun
@@ -36,8 +36,8 @@ def approve(run: GraphRun, verb_run: VerbRun) -> None:
 
 def _open_approval(run: GraphRun, verb_run: VerbRun, path: Path, times: int, refused: str) -> None:
     def made() -> Operation:
-        raw = values.encode(((_approval_request_of_node(run, verb_run, refused),), {}), "what is asked", path)
-        return SpawnOperation(APPROVAL_WORKFLOW, child_id(idempotency_key(run.execution.key, path)), 1, raw)
+        asked, execution = _approval_request_of_node(run, verb_run, refused), run.execution
+        return approval_operation(asked, child_id(idempotency_key(execution.key, path)), execution.key, execution.now_s, path)
 
     def decided(settlement: SettledOperation) -> None:
         how = run.log.result(settlement)
@@ -118,7 +118,7 @@ def _approval_request_of_node(run: GraphRun, verb_run: VerbRun, refused: str) ->
 
     timeout_s = times_s("timeout")
     try:
-        return ApprovalRequest(
+        asked = ApprovalRequest(
             str(said.get("title") or verb_run.node.name or verb_run.node.id),
             said.get("details"),
             full_schema(form),
@@ -132,7 +132,11 @@ def _approval_request_of_node(run: GraphRun, verb_run: VerbRun, refused: str) ->
             refused=refused,
             returns_details=run.dialect_rules.decision_merged_into_payload,
         )
-    except (TypeError, ValueError) as error:
+        resource = said.get("resource")
+        about = None if resource is None else (str(resource.get("type", "")), str(resource.get("id", "")))
+        due_at_s, links = due_at(said.get("due"), run.execution.now_s), (str(said.get("route_hint") or ""), str(said.get("deep_link") or ""))
+        return with_subject(asked, said.get("priority") or "normal", due_at_s, about, *links)
+    except (AttributeError, TypeError, ValueError) as error:
         raise run.failure(f"{verb_run.node.id} can't ask for this approval: {error}") from error
 
 

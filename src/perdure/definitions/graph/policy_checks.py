@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict
+from perdure.code.approval_requests import ApprovalRequest, ApprovalVerdict, approval_operation
 from perdure.code.child_executions import child_id
 from perdure.core import error_codes, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.operation_state import SettledOperation
-from perdure.core.operations import APPROVAL_WORKFLOW, Failure, KeepOperation, Operation, SpawnOperation
+from perdure.core.operations import Failure, KeepOperation, Operation
 from perdure.core.paths import Path, idempotency_key
 from perdure.definitions.graph.graph_run import GraphRun, VerbRun
 from perdure.definitions.graph.ir import GraphNode
@@ -162,7 +162,8 @@ def _ask_approval(run: GraphRun, verb_run: VerbRun, request: ApprovalRequest, go
     path: Path = (*verb_run.path, ("approval", 0))
 
     def made() -> Operation:
-        return SpawnOperation(APPROVAL_WORKFLOW, child_id(idempotency_key(run.execution.key, path)), 1, values.encode(((request,), {}), "what is asked", path))
+        execution = run.execution
+        return approval_operation(request, child_id(idempotency_key(execution.key, path)), execution.key, execution.now_s, path)
 
     def decided(settlement: SettledOperation) -> None:
         how = run.log.result(settlement)
