@@ -145,8 +145,14 @@ class RequestSource:
             return self._known(name)
         if "enum" in schema:
             return self._random.choice([*schema["enum"], "none"])
-        if "anyOf" in schema:
-            return self._value(name, self._random.choice(schema["anyOf"]), depth)
+        for alternatives in ("anyOf", "oneOf"):
+            if alternatives in schema:
+                return self._value(name, self._random.choice(schema[alternatives]), depth)
+        if "allOf" in schema:
+            parts = [self._value(name, one, depth) for one in schema["allOf"]]
+            return {field: its for part in parts if isinstance(part, dict) for field, its in part.items()}
+        if "const" in schema:
+            return schema["const"]
         kinds = schema["type"]
         match kinds if isinstance(kinds, str) else self._random.choice(kinds):
             case "string":

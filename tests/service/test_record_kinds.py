@@ -40,7 +40,7 @@ T = "acme"
 def test_each_kind_of_the_service_is_listed_once_under_a_name_of_its_own() -> None:
     assert len(KINDS_BY_NAME) == len(RECORD_KINDS)
     assert all(kind.name and issubclass(kind.value, msgspec.Struct) for kind in RECORD_KINDS)
-    modules = [importlib.import_module(f"perdure.service.{one.name}") for one in pkgutil.iter_modules(perdure.service.__path__)]
+    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(perdure.service.__path__, "perdure.service.")]
     declared = {id(one): one.name for module in modules for one in vars(module).values() if isinstance(one, RecordKind)}
     assert declared == {id(one): one.name for one in RECORD_KINDS}
 
@@ -60,6 +60,13 @@ def test_the_flags_of_all_kinds() -> None:
         "session": (True, True),
         "audit entry": (False, True),
         "credential": (False, True),
+        "proposal": (True, False),
+        "proposal content": (False, False),
+        "trigger": (True, False),
+        "webhook path": (False, False),
+        "schedule state": (False, False),
+        "delivery": (False, True),
+        "delivery key": (False, True),
     }
 
 

@@ -31,6 +31,7 @@ from perdure.api.request_log import accompanied_request
 from perdure.api.request_watch import until_over
 from perdure.api.route_tree import Route, RouteTree
 from perdure.api.task_routes import TaskRoutes
+from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import PerdureError, RequestUnderWay, StaleRecord
 from perdure.core.header_values import whole_number_of
@@ -89,7 +90,7 @@ class WaitOver(Exception):  # an expected outcome on its way to the answer
 class ApiApp:
     """The API of a store, as an ASGI application. `secret` signs links and exports, and `limiter` limits how often each caller may ask.
 
-    With a `broker`, workers in other languages lease the tasks of queues there.
+    With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key.
 
     What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application.
     """
@@ -103,6 +104,7 @@ class ApiApp:
         operations: tuple[Operation, ...] = OPERATIONS,
         limiter: RateLimiter | None = None,
         pages: Pages | None = None,
+        webhooks: WebhookRoutes | None = None,
         broker: TaskBroker | None = None,
         headers: AnswerHeaders | None = None,
         root_path: str = "",
@@ -111,7 +113,7 @@ class ApiApp:
     ) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
-        self._observer, self._metrics = observer, metrics
+        self._observer, self._metrics, self._webhooks = observer, metrics, webhooks
         self._routes = RouteTree()
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         self._aliases = [Route(one.operation, RequestArguments(one.operation, one)) for one in ALIASES if one.operation in operations]
@@ -131,6 +133,8 @@ class ApiApp:
         self.is_stopping = True
         if self._stopping is not None and not self._stopping.done():
             self._stopping.set_result(None)
+        if self._webhooks is not None:
+            self._webhooks.stop()
         return None if self._tasks is None else self._tasks.stop(grace_s)
 
     async def aclose(self) -> None:
@@ -184,7 +188,7 @@ class ApiApp:
                 return await self._shown_metrics(self._metrics, request)
         if (preflight := self._headers.preflight(request)) is not None:
             return preflight
-        for others in (self._pages, self._tasks):
+        for others in (self._pages, self._webhooks, self._tasks):
             if others is not None and (other := await others(request)) is not None:
                 fields.route = f"/{request.segments[0]}"
                 return other
@@ -335,7 +339,9 @@ class ApiApp:
 
     def _described(self) -> bytes:
         operations, aliases = [route.operation for route in self._by_name.values()], [route.reader.alias for route in self._aliases]
-        pages = NO_PATHS if self._pages is None else self._pages.documented
+        pages = dict(NO_PATHS)
+        for others in (self._pages, self._webhooks):
+            pages |= {} if others is None else others.documented
         return _encode_json(openapi_document(operations, [one for one in aliases if one is not None], pages))
 
     async def _shown_metrics(self, metrics: MetricsExposition, request: ApiRequest) -> ApiAnswer:

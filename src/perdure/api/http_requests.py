@@ -82,8 +82,8 @@ class ApiRequest:
         """A header; empty if there is none."""
         return self.headers.get(name, "")
 
-    async def body(self) -> bytes:
-        """Reads the whole body, once.
+    async def body(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+        """Reads the whole body, once, of up to `bytes_max`.
 
         Raises:
             Refusal: it is compressed or too large, or does not arrive.
@@ -92,13 +92,13 @@ class ApiRequest:
             message = f"the content encoding of the body is {encoding[:100]}"  # a small one could become a large one
             raise Refusal(415, "encoded", message, "send it without a Content-Encoding", where="content-encoding")
         if self._body is None:
-            self._body = await self._read_body()
+            self._body = await self._read_body(bytes_max)
         return self._body
 
-    async def _read_body(self) -> bytes:
+    async def _read_body(self, bytes_max: int) -> bytes:
         announced = self.header("content-length") or "0"
-        if whole_number_of(announced, BODY_BYTES_MAX) is None:
-            raise _too_large()
+        if whole_number_of(announced, bytes_max) is None:
+            raise _too_large(bytes_max)
         parts, size_bytes = list[bytes](), 0
         try:
             async with asyncio.timeout(BODY_S):
@@ -108,8 +108,8 @@ class ApiRequest:
                         raise Refusal(400, "incomplete", "the connection was closed in the middle of a request", "send it again", where="body")
                     parts.append(message.get("body", b""))
                     size_bytes += len(parts[-1])
-                    if size_bytes > BODY_BYTES_MAX:
-                        raise _too_large()
+                    if size_bytes > bytes_max:
+                        raise _too_large(bytes_max)
                     if not message.get("more_body", False):
                         return b"".join(parts)
         except TimeoutError:
@@ -130,8 +130,8 @@ def _decoded(segment: str) -> str:
         raise Refusal(400, "bad_request", "the path is not UTF-8", "encode the names in it as UTF-8, then in percent", where="path") from None
 
 
-def _too_large() -> Refusal:
-    return Refusal(413, "too_large", f"a body may take {BODY_BYTES_MAX:,} bytes at most", "keep it elsewhere, and send where it is")
+def _too_large(bytes_max: int) -> Refusal:
+    return Refusal(413, "too_large", f"a body may take {bytes_max:,} bytes at most", "keep it elsewhere, and send where it is")
 
 
 async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:

@@ -13,6 +13,7 @@ from perdure.api.api_app import ApiApp, Authenticate
 from perdure.api.api_server import ApiServer
 from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
+from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.errors import BadValue, StoreError
 from perdure.observe.observation import UNOBSERVED, ProcessObservation
 from perdure.runtime.task_broker import TaskBroker
@@ -76,6 +77,7 @@ class ServiceApi:
             secret=settings.secret,
             limiter=RateLimiter(settings.rate_per_s, max(round(settings.rate_per_s * BURST_S), 1)) if settings.rate_per_s else None,
             pages=SignIn(access.store, server, oidc) if authenticate is None else None,
+            webhooks=WebhookRoutes(access),
             headers=AnswerHeaders(settings.origins),
             root_path=checked_root_path(settings.root_path),
             observer=settings.observation.observer,

@@ -8,7 +8,7 @@ from perdure.service.bulk_workflow import BULK_PIECES
 from perdure.service.idempotency import KEPT_ANSWERS
 from perdure.service.proposals.proposal_records import PROPOSAL_CONTENTS, PROPOSALS
 from perdure.service.record_kinds import RecordKind
-from perdure.service.triggers import schedule_states, trigger_records
+from perdure.service.triggers import schedule_states, trigger_records, webhook_deliveries
 
 RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     catalog.DEFINITIONS,
@@ -29,6 +29,8 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     trigger_records.TRIGGERS,
     trigger_records.WEBHOOK_PATHS,
     schedule_states.SCHEDULE_STATES,
+    webhook_deliveries.DELIVERIES,
+    webhook_deliveries.DELIVERY_KEYS,
 )
 """Every kind, once."""
 

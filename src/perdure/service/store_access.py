@@ -20,6 +20,7 @@ from perdure.service.execution_folds import FoldCache
 from perdure.service.history_tails import HistoryCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.service.people.earlier_approvals import EarlierApprovals
+from perdure.service.triggers.webhook_deliveries import RejectedDeliveries
 from perdure.stores.outbox import OutboxTransactions
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
 from perdure.stores.user_transactions import JoinsUserTransactions, expect_user_transactions
@@ -60,6 +61,7 @@ class StoreAccess:
         self.folds = FoldCache(store)
         self.histories = HistoryCache()
         self.earlier_approvals = EarlierApprovals(store)
+        self.rejected_deliveries = RejectedDeliveries()
         self._payloads = BlobCache(store)
 
     def call(self, operation: Callable[Concatenate["StoreAccess", P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:

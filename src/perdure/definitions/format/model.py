@@ -554,6 +554,9 @@ WEBHOOK = FieldsShape(
         FormatField("map", MapShape(TextShape(what="a JSONPath")), "the inputs, each with its place in the body"),
         FormatField("respond", ChoiceShape(("accepted", "result")), "the answer: that the request was accepted, or the result of the execution"),
         FormatField("respond_within", DurationShape(), "how long the answer waits for the result; default: 10s"),
+        FormatField("delivery_header", TextShape(what="the name of a header"), "the header with the id of a delivery, if the scheme has none"),
+        FormatField("active_max", WholeShape(), "how many executions of it are in progress at a time; 0, the default: any number"),
+        FormatField("queued_max", WholeShape(), "how many more that have not ended may be there, until requests are refused; default: 10000"),
     ),
 )
 EVENT = FieldsShape(

@@ -47,7 +47,9 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """A request to ``/webhooks/{path}`` starts an execution. `headers` are those that a request must have, with these values (empty: any value).
 
     `secret` is short for `verify` with the scheme ``generic`` and this secret. With ``respond: result``, the answer is the result of the execution, if it ends
-    within `respond_within_s`.
+    within `respond_within_s`. The header `delivery_header` has the id of a delivery, of senders whose scheme has none.
+
+    At most `active_max` executions of the trigger are in progress at a time (0: any number), and up to `queued_max` more that have not ended may be there.
     """
 
     path: str = ""
@@ -57,6 +59,9 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     verify: Verification | None = None
     respond: Literal["accepted", "result"] = "accepted"
     respond_within_s: float = 10.0
+    delivery_header: str = ""
+    active_max: int = 0
+    queued_max: int = 10_000
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="schedule", tag_field="type"):

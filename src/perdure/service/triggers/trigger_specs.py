@@ -29,6 +29,10 @@ OPEN_PATH_BYTES = 16
 
 SECRET_REFERENCE = re.compile(r"@secrets\.(?P<name>[A-Za-z0-9_][A-Za-z0-9_.-]*)")
 HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
+ACTIVE_MAX, QUEUED_MAX = 10_000, 1_000_000
+"""The greatest limits of a webhook: each start counts up to their sum."""
+
+RESPOND_WITHIN_MAX_S = 60.0
 EVENTS_MAX = 32
 ONCE_MAX = 1_000
 INTERVAL_MIN_S = 1.0
@@ -91,6 +95,13 @@ def _checked_webhook(config: WebhookConfig, present_path: str) -> WebhookConfig:
     for name in config.headers:
         if not HEADER_NAME.fullmatch(name):
             raise BadValue(f"/config/headers/{name}", name, "the name of a header")
+    if config.delivery_header and not HEADER_NAME.fullmatch(config.delivery_header):
+        raise BadValue("/config/deliveryHeader", config.delivery_header, "the name of a header")
+    for field, value, most in (("activeMax", config.active_max, ACTIVE_MAX), ("queuedMax", config.queued_max, QUEUED_MAX)):
+        if not 0 <= value <= most:
+            raise BadValue(f"/config/{field}", value, f"a number from 0 to {most:,}")
+    if not 0 < config.respond_within_s <= RESPOND_WITHIN_MAX_S:
+        raise BadValue("/config/respondWithinSeconds", config.respond_within_s, f"a time of up to {RESPOND_WITHIN_MAX_S:g} s, for which the sender waits")
     if config.secret:
         if config.verify is not None:
             raise BadValue("/config/secret", "a text", "given without verify, which names its secrets itself")

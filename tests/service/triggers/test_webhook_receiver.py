@@ -1,0 +1,176 @@
+"""Claims about receiving webhooks on a store: each delivery starts one execution, whenever its sender repeats it and wherever a process dies."""
+
+import json
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from perdure.core import messages, values
+from perdure.core.errors import StoreError
+from perdure.core.paths import Key
+from perdure.service import catalog
+from perdure.service.catalog_changes import Edit
+from perdure.service.store_access import StoreAccess
+from perdure.service.triggers.trigger_directory import TriggerFields, create_trigger, delete_trigger
+from perdure.service.triggers.trigger_input import facts_of
+from perdure.service.triggers.trigger_records import Verification, WebhookConfig
+from perdure.service.triggers.webhook_deliveries import BODY_BYTES_MAX, DELIVERIES, HASH_KEPT_S, KEPT_S, delivery_prefix
+from perdure.service.triggers.webhook_payloads import RawWebhook
+from perdure.service.triggers.webhook_receiver import AcceptedDelivery, WebhookReceiver
+from perdure.service.triggers.webhook_signatures import Signing, signed_headers
+from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import ALL_HEADS
+from perdure.stores.records import RecordFilter
+from perdure.testing.faults import Faults, FaultyStore
+
+T = "default"
+SECRET = "s3cret"
+HOW = Verification(scheme="github", secrets=("HOOK",))
+FLOW = b"""
+perdure: 1
+name: flow
+input: {payload: {}}
+steps: [{id: rest, sleep: 1h}]
+"""
+
+
+class Clock:
+    """The time of a store."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class World:
+    """A store with a webhook in it, and its time."""
+
+    def __init__(self, reaches: int = 1) -> None:
+        self.clock = Clock()
+        self.store = MemoryStore(self.clock, reaches)
+        self.access = StoreAccess(self.store)
+        self.receiver = WebhookReceiver(self.access)
+        self.trigger = ""
+
+    async def begin(self, config: WebhookConfig | None = None) -> "World":
+        """Adds a definition and a trigger for it."""
+        _ = await catalog.create_definition(self.access, T, FLOW, Edit("ada"))
+        fields = TriggerFields(name="hook", config=config or WebhookConfig(path="in", verify=HOW), workflow_id="flow")
+        self.trigger = (await create_trigger(self.access, T, "ada", fields)).id
+        return self
+
+    async def send(self, body: Any, id: str = "", receiver: WebhookReceiver | None = None) -> AcceptedDelivery:
+        """Sends a delivery, as GitHub does."""
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        signed = {name.lower(): value for name, value in signed_headers(HOW, SECRET, Signing(raw, 0, "")).items()}
+        given = {"content-type": "application/json", **signed, **({"x-github-delivery": id} if id else {})}
+        to = receiver or self.receiver
+        kept = await to.trigger_at(T, "in")
+        assert kept is not None
+        receipt = await to.receive(T, kept, RawWebhook("POST", "", given, raw), "192.0.2.1")
+        assert isinstance(receipt, AcceptedDelivery)
+        return receipt
+
+    async def executions(self) -> list[Key]:
+        """The executions that there are."""
+        return [head.key for head in await self.store.heads(ALL_HEADS)]
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_SECRET_HOOK", SECRET)
+
+
+async def test_an_equal_request_without_an_id_is_a_repetition_for_a_day() -> None:
+    world = await World().begin()
+    first = await world.send({"a": 1})
+    world.clock.now_s += HASH_KEPT_S - 1
+    assert await world.send({"a": 1}) == first._replace(created=False)
+    world.clock.now_s += 2
+    later = await world.send({"a": 1})
+    assert later.created and later.execution != first.execution
+    assert await world.send({"a": 1}) == later._replace(created=False)
+    assert len(await world.executions()) == 2
+
+
+async def test_an_id_is_known_as_long_as_its_execution_and_its_delivery() -> None:
+    world = await World().begin()
+    first = await world.send({"a": 1}, "d1")
+    world.clock.now_s += KEPT_S - 1
+    assert await world.send({"a": 2}, "d1") == first._replace(created=False)
+    world.clock.now_s += 2  # the delivery is no longer kept, the execution is
+    again = await world.send({"a": 1}, "d1")
+    assert (again.execution, again.created) == (first.execution, False)
+    assert len(await world.executions()) == 1
+
+
+async def test_the_execution_knows_its_trigger_and_its_delivery() -> None:
+    world = await World().begin()
+    got = await world.send({"a": 1}, "d1")
+    (queued,) = await world.store.messages(got.execution)
+    start = messages.decode_message_or_task(queued.body)
+    assert isinstance(start, messages.StartMessage)
+    facts = facts_of(start.carried)
+    assert facts is not None and (facts.id, facts.kind, facts.key) == (world.trigger, "webhook", f"webhook:{world.trigger}:d1")
+    assert facts.about == {"delivery": got.delivery, "event": "", "method": "POST", "headers": {"x-github-delivery": "d1"}}
+    assert isinstance(start.input, bytes)
+    assert values.decode(start.input, Any, "the input") == [[], {"payload": {"a": 1}}]
+
+
+async def test_a_delivery_is_kept_with_what_it_was_and_without_its_signature() -> None:
+    world = await World().begin()
+    _ = await world.send({"a": 1}, "d1")
+    world.clock.now_s += 1
+    large = await world.send({"text": "x" * BODY_BYTES_MAX}, "d2")
+    newest, first = [one.value async for one in DELIVERIES.all(world.store, T, delivery_prefix(world.trigger))]
+    assert (first.body, first.sender_id, first.secret, first.address) == (b'{"a": 1}', "d1", "HOOK", "192.0.2.1")
+    assert first.headers == {"content-type": "application/json", "x-github-delivery": "d1", "x-hub-signature-256": "***"}
+    assert (newest.body, newest.body_bytes, newest.execution_id) == (None, BODY_BYTES_MAX + 12, large.execution.id)
+    signature = signed_headers(HOW, SECRET, Signing(b'{"a": 1}', 0, ""))["X-Hub-Signature-256"]
+    stored = b"".join([one.value for one in await world.store.records(RecordFilter(T, DELIVERIES.name))])
+    assert SECRET.encode() not in stored and signature.encode() not in stored
+
+
+async def test_a_trigger_that_is_deleted_gives_up_its_path_for_another() -> None:
+    world = await World().begin()
+    _ = await world.send({"a": 1}, "d1")
+    await delete_trigger(world.access, T, world.trigger)
+    assert await world.receiver.trigger_at(T, "in") is None
+    fields = TriggerFields(name="next", config=WebhookConfig(path="in", verify=HOW), workflow_id="flow")
+    made = await create_trigger(world.access, T, "ada", fields)
+    found = await world.receiver.trigger_at(T, "in")
+    assert found is not None and found.key == made.id
+    assert (await world.send({"a": 1}, "d1")).created  # ids are those of a trigger
+
+
+async def test_where_tenants_have_other_reaches_each_delivery_starts_one_execution() -> None:
+    world = await World(reaches=7).begin()
+    for number in range(20):
+        assert (await world.send({"a": 1}, f"d{number}")).created
+        assert not (await world.send({"a": 1}, f"d{number}")).created
+    while await world.store.relay():
+        pass
+    assert len(await world.executions()) == 20
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_sender_that_repeats_what_was_not_acknowledged_starts_each_execution_once(seed: int) -> None:
+    world, random, failures = await World().begin(), Random(seed), Counter[str]()
+    faults = Faults(fail_before=0.2, fail_after=0.2)
+    told: dict[str, AcceptedDelivery] = {}
+    for number in range(15):
+        id = f"d{number}" if number % 3 else ""
+        while str(number) not in told:
+            receiver = WebhookReceiver(StoreAccess(FaultyStore(world.store, random, faults)))
+            try:
+                told[str(number)] = await world.send({"number": number}, id, receiver)
+            except StoreError:
+                failures["the store"] += 1
+    assert failures["the store"] > 10
+    assert sorted(one.execution for one in told.values()) == sorted(await world.executions())
+    kept = [one.value async for one in DELIVERIES.all(world.store, T, delivery_prefix(world.trigger))]
+    assert Counter(one.execution_id for one in kept) == Counter(one.execution.id for one in told.values())
