@@ -46,8 +46,8 @@ from perdure.runtime.outbox_relay import OutboxRelay
 from perdure.runtime.registrations import declared_queues, worker_limits
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow as EngineWorkflow
-from perdure.service.bulk_workflow import BULK_CODE
 from perdure.service.secrets.secret_resolver import secret_resolver_for
+from perdure.service.service_workflows import SERVICE_WORKFLOWS
 from perdure.service.store_access import StoreAccess
 from perdure.stores.configured_store import opened_store
 from perdure.stores.encoded_store import codec_of
@@ -507,14 +507,15 @@ class _OpenApp:
             secrets = secret_resolver_for(store)
             workflows = [*(one.code for one in code.workflows), *app._catalog_host()]
             direct = frozenset(app.queues) - worker_limits(code.queues).keys()
-            engine = Engine(store, workflows, queues=direct, declares=code.queues, threaded=True, secrets=secrets, built_in=(BULK_CODE,), observer=app.observer)
+            shared: dict[str, Any] = {"declares": code.queues, "threaded": True, "secrets": secrets, "observer": app.observer}
+            engine = Engine(store, workflows, queues=direct, built_in=SERVICE_WORKFLOWS, **shared)
             try:
                 async with asyncio.timeout(patience_s):
                     self._run(engine, await begin_engine(engine))
             except TimeoutError as error:
                 raise StoreUnavailable(f"{app!r} was not opened within {patience_s:g} s, because {HELD}") from error
             if app.queues:
-                worker = Worker(store, code.steps, queues=app.queues, declares=code.queues, threaded=True, secrets=secrets, observer=app.observer)
+                worker = Worker(store, code.steps, queues=app.queues, **shared)
                 self._run(worker, asyncio.create_task(worker.run(), name="perdure-worker"))
             for resource in app._resources:
                 _ = await engine.resources.get(resource)

@@ -182,8 +182,8 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.observe.observation import has_prometheus, observation_of
     from perdure.runtime.server import serve
     from perdure.runtime.task_broker import TaskBroker
-    from perdure.service.bulk_workflow import BULK_CODE
     from perdure.service.secrets.secret_resolver import secret_resolver_for
+    from perdure.service.service_workflows import SERVICE_WORKFLOWS
     from perdure.service.store_access import StoreAccess
     from perdure.stores.protocol import Store
 
@@ -205,7 +205,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
     listeners = (*observation.listeners, *folder_members(folders, settings.tenant))
-    how |= {"observer": observation.observer, "listeners": listeners, "built_in": (BULK_CODE,)}
+    how |= {"observer": observation.observer, "listeners": listeners, "built_in": SERVICE_WORKFLOWS}
     workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given)]
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))
 

@@ -404,8 +404,8 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     from perdure.code.durations import duration_seconds
     from perdure.observe.observation import observation_of
     from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
-    from perdure.service.bulk_workflow import BULK_CODE
     from perdure.service.secrets.secret_resolver import secret_resolver_for
+    from perdure.service.service_workflows import SERVICE_WORKFLOWS
 
     broker = task_broker_of(queues, given, tenants or None)
     if not targets and broker is None:
@@ -430,7 +430,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     workflows = [*(one.code for one in code.workflows), *(hosted_workflows(code, given) if targets else ())]
     how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "concurrency": given["concurrency"]}
     how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s, "observer": observation.observer, "listeners": observation.listeners}
-    how["built_in"] = (BULK_CODE,)
+    how["built_in"] = SERVICE_WORKFLOWS
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker and broker.observed(observation.observer)))
 
 

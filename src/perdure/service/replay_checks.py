@@ -19,8 +19,8 @@ from perdure.runtime.blob_loader import BlobCache, run_with_blobs
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
-from perdure.service.bulk_workflow import BULK_CODE
 from perdure.service.queries import STATUSES
+from perdure.service.service_workflows import SERVICE_WORKFLOWS
 from perdure.service.store_access import head_pages
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore
 
@@ -65,7 +65,7 @@ class ReplayInput(msgspec.Struct, frozen=True):
 
 def workflows_by_name(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
     """Workflows by name, including Perdure's own."""
-    return {one.name: one for one in (*BUILT_IN_WORKFLOWS, BULK_CODE, *workflows)}
+    return {one.name: one for one in (*BUILT_IN_WORKFLOWS, *SERVICE_WORKFLOWS, *workflows)}
 
 
 async def choose_heads(store: ReadOnlyStore, which: ReplayFilter) -> list[Head]:

@@ -1,7 +1,7 @@
 """Decides on changes of triggers: the records and messages that change together, in one post.
 
-A schedule that becomes active has a state from then on, and loses it when it is no longer active (see `schedule_states`). A trigger of a definition is changed
-by the publication of a version of that, by its name: see `declared_edits`.
+A schedule that becomes active has a state with a due time from then on, and without one when it is no longer active (see `schedule_states`). A trigger of a
+definition is changed by the publication of a version of that, by its name: see `declared_edits`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import AlreadyExists
 from perdure.service.record_kinds import KeptValue
-from perdure.service.triggers.schedule_states import SCHEDULE_STATES, ScheduleState, clock_messages, state_change
+from perdure.service.triggers.schedule_states import SCHEDULE_STATES, begun_state, clock_messages, ended_state, state_change
 from perdure.service.triggers.trigger_records import (
     TRIGGERS,
     WEBHOOK_PATHS,
@@ -43,8 +43,10 @@ class TriggerEdit(NamedTuple):
 
     @property
     def ends_schedule(self) -> bool:
-        """Whether a schedule is no longer active after it."""
-        return self.before is not None and _is_scheduled(self.before.value) and not _is_scheduled(self.after)
+        """Whether a schedule is no longer active after it, or is removed."""
+        was = None if self.before is None else self.before.value
+        is_removed = was is not None and self.after is None and isinstance(was.config, ScheduleConfig)
+        return is_removed or (_is_scheduled(was) and not _is_scheduled(self.after))
 
 
 class TriggerChanges(NamedTuple):
@@ -73,15 +75,19 @@ async def change_triggers(store: ReadOnlyStore, tenant: str, edits: Sequence[Tri
             records += await _state_changes(store, tenant, edit, now_s)
     records += await _path_changes(store, tenant, edits)
     begun = [edit.after.id for edit in edits if edit.begins_schedule and edit.after is not None]
-    return TriggerChanges(tuple(after), tuple(records), clock_messages(tenant, f"{begun[0]}:{now_s}") if begun else ())
+    return TriggerChanges(tuple(after), tuple(records), await clock_messages(store, tenant, f"{begun[0]}:{now_s}") if begun else ())
 
 
 async def _state_changes(store: ReadOnlyStore, tenant: str, edit: TriggerEdit, now_s: float) -> list[RecordChange]:
     id = edit.after.id if edit.after is not None else edit.before.key if edit.before is not None else ""
     kept = await SCHEDULE_STATES.read(store, tenant, id)
+    before, version = (None, 0) if kept is None else (kept.value, kept.version)
     if edit.begins_schedule:
-        return [state_change(tenant, id, 0 if kept is None else kept.version, ScheduleState(now_s, now_s))]
-    return [] if kept is None else [state_change(tenant, id, kept.version, None)]
+        is_edited = edit.before is not None and _is_scheduled(edit.before.value)
+        return [state_change(tenant, id, version, begun_state(before, now_s, is_edited))]
+    if before is None:
+        return []
+    return [state_change(tenant, id, version, None if edit.after is None else ended_state(before))]
 
 
 def _is_scheduled(record: TriggerRecord | None) -> bool:

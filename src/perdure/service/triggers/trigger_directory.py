@@ -320,12 +320,19 @@ async def _with_fields(access: StoreAccess, tenant: str, record: TriggerRecord, 
     changed["workflow"] = changed.pop("workflow_id", record.workflow)
     after = msgspec.structs.replace(record, **changed)
     checked_mapping(after.mapping, after.input)
+    if record.name and after.workflow == record.workflow and _asks(after) == _asks(record):
+        return after  # what it starts was there when that was set
     return await _with_target(access, tenant, after)
+
+
+def _asks(record: TriggerRecord) -> bool:
+    """Whether it hands a prompt to the application, and starts no workflow."""
+    return isinstance(record.config, ScheduleConfig) and record.config.target == "orchestrator"
 
 
 async def _with_target(access: StoreAccess, tenant: str, record: TriggerRecord) -> TriggerRecord:
     """The record, which knows whether its workflow is a definition or code."""
-    asks = isinstance(record.config, ScheduleConfig) and record.config.target == "orchestrator"
+    asks = _asks(record)
     if asks or not record.workflow:
         if asks == bool(record.workflow):
             raise BadValue("/workflowId", record.workflow, "the slug of a definition or the name of code; not given with target orchestrator")

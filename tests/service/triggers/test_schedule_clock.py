@@ -1,0 +1,285 @@
+"""Claims about the schedule clock: each tick of a schedule starts one execution, at its time, whatever happens to the others."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from functools import wraps
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from perdure import Context, Retry, Signal, Workflow, step, workflow
+from perdure.core.messages import TerminateMessage
+from perdure.core.operations import SCHEDULE_WORKFLOW
+from perdure.core.paths import Key
+from perdure.service.store_access import StoreAccess
+from perdure.service.triggers import trigger_directory
+from perdure.service.triggers.schedule_clock import SCHEDULE_CODE
+from perdure.service.triggers.schedule_states import SCHEDULE_STATES, ScheduleState
+from perdure.service.triggers.schedule_times import start_id
+from perdure.service.triggers.trigger_directory import TriggerFields
+from perdure.service.triggers.trigger_input import facts_of
+from perdure.service.triggers.trigger_records import ScheduleConfig
+from perdure.stores.protocol import HeadFilter
+from perdure.testing.virtual_time import run
+from tests.runtime.cluster import Cluster, cluster, now_s
+
+CLOCK = cast("Workflow[..., Any]", SimpleNamespace(code=SCHEDULE_CODE))
+T = "default"
+BEGIN_S = 1e9
+"""When virtual time begins."""
+
+go = Signal("go", str)
+
+
+@workflow
+async def report(ctx: Context, day: str = "") -> str:
+    """Ends at once."""
+    return day
+
+
+@workflow
+async def long(ctx: Context) -> None:
+    """Waits for a word."""
+    await ctx.listen(go)
+
+
+@step(retry=Retry(max=1))
+def breaks() -> None:
+    raise ValueError("broken")
+
+
+@workflow
+async def failing(ctx: Context) -> None:
+    await ctx.step(breaks)
+
+
+class Schedules:
+    """A cluster with an engine, and what tests want to do and know about schedules there. Times are counted from the begin of the test."""
+
+    def __init__(self, c: Cluster) -> None:
+        self.cluster, self.access = c, StoreAccess(c.store)
+
+    async def engine(self) -> Any:
+        return await self.cluster.engine(CLOCK, report, long, failing)
+
+    async def create(self, workflow: str = "report", name: str = "s", input: dict[str, Any] | None = None, **config: Any) -> str:
+        fields = TriggerFields(name=name, config=ScheduleConfig(**config), workflow_id=workflow, input=input or {})
+        return (await trigger_directory.create_trigger(self.access, T, "me", fields)).id
+
+    async def edit(self, trigger: str, **config: Any) -> None:
+        _ = await trigger_directory.update_trigger(self.access, T, trigger, "me", TriggerFields(config=ScheduleConfig(**config)))
+
+    async def ids(self, trigger: str, **conditions: Any) -> list[str]:
+        """The ticks for which executions were started, without what they all begin with, in order."""
+        found = await self.cluster.store.heads(HeadFilter(tenant=T, id_prefix=f"schedule:{trigger}:", limit=1_000, **conditions))
+        return sorted(head.key.id.removeprefix(f"schedule:{trigger}:") for head in found)
+
+    async def seconds(self, trigger: str, **conditions: Any) -> list[float]:
+        return [datetime.fromisoformat(one).timestamp() - BEGIN_S for one in await self.ids(trigger, **conditions)]
+
+    async def state(self, trigger: str) -> ScheduleState:
+        found = await SCHEDULE_STATES.read(self.cluster.store, T, trigger)
+        assert found is not None
+        return found.value
+
+    async def incidents(self, trigger: str) -> list[tuple[str, float]]:
+        return [(one.kind, one.tick_s - BEGIN_S) for one in (await self.state(trigger)).incidents]
+
+
+def scheduled(test: Callable[[Schedules], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Runs a test with schedules on a cluster, in virtual time."""
+
+    @wraps(test)
+    async def inside() -> None:
+        async with cluster() as c:
+            await test(Schedules(c))
+
+    def virtual() -> None:
+        run(inside, handles_max=2_000_000)
+
+    virtual.__name__, virtual.__doc__ = test.__name__, test.__doc__
+    return virtual
+
+
+def elapsed_s() -> float:
+    return now_s() - BEGIN_S
+
+
+def key_of(workflow: str, trigger: str, tick_s: float) -> Key:
+    return Key(T, workflow, start_id(trigger, BEGIN_S + tick_s))
+
+
+async def until(moment_s: float) -> None:
+    await asyncio.sleep(moment_s - elapsed_s())
+
+
+@scheduled
+async def test_each_tick_starts_an_execution_that_knows_it(s: Schedules) -> None:
+    await s.engine()
+    trigger = await s.create(every_s=60.0, input={"day": "@trigger.about.tick"})
+    await until(200)
+    assert await s.seconds(trigger) == [60, 120, 180]
+    key = key_of("report", trigger, 120)
+    execution = await s.cluster.fold(key)
+    facts = facts_of(execution.carried)
+    assert facts is not None and facts.about == {"tick": "2001-09-09T01:48:40Z", "number": 2}
+    assert (await s.cluster.head(key)).created_at_s == pytest.approx(BEGIN_S + 120, abs=0.1)
+    assert (await s.state(trigger)).due_at_s == BEGIN_S + 240
+
+
+@scheduled
+async def test_the_clock_sleeps_until_the_next_schedule_is_due(s: Schedules) -> None:
+    await s.engine()
+    _ = await s.create(every_s=86_400.0)
+    await until(10)
+    clock = Key(T, SCHEDULE_WORKFLOW, "clock")
+    before = await s.cluster.head(clock)
+    await until(86_000)
+    assert (await s.cluster.head(clock)).version == before.version, "it did nothing for a day"
+    assert len(await s.cluster.events(clock)) < 60
+
+
+@scheduled
+async def test_a_pause_and_an_end_stop_a_schedule_and_nothing_is_made_up_for(s: Schedules) -> None:
+    await s.engine()
+    trigger = await s.create(every_s=60.0, catch_up=5)
+    await until(70)
+    _ = await trigger_directory.pause_trigger(s.access, T, trigger, "me", "a rest")
+    await until(1_000)
+    assert await s.seconds(trigger) == [60]
+    _ = await trigger_directory.resume_trigger(s.access, T, trigger, "me")
+    await until(1_070)
+    assert await s.seconds(trigger) == [60, 1_060]
+    await trigger_directory.delete_trigger(s.access, T, trigger)
+    await until(2_000)
+    assert await s.seconds(trigger) == [60, 1_060]
+    assert await SCHEDULE_STATES.read(s.cluster.store, T, trigger) is None
+
+
+@scheduled
+async def test_short_outages_lose_no_tick_and_long_ones_all_but_the_last_that_are_caught_up(s: Schedules) -> None:
+    engine = await s.engine()
+    plain, caught = await s.create(every_s=60.0), await s.create(every_s=60.0, catch_up=2)
+    await until(70)
+    await engine.kill()
+    await until(260)
+    engine = await s.engine()
+    await until(290)
+    assert await s.seconds(plain) == [60, 120, 180, 240], "less than five minutes late is on time"
+    await engine.kill()
+    await until(1_210)
+    await s.engine()
+    await until(1_270)
+    late = [960, 1_020, 1_080, 1_140, 1_200, 1_260]
+    assert await s.seconds(plain) == [60, 120, 180, 240, *late]
+    assert await s.seconds(caught) == [60, 120, 180, 240, 840, 900, *late]
+    assert await s.incidents(plain) == [("missed", 300)] and await s.incidents(caught) == [("missed", 300)]
+    assert "11 times were missed up to 2001-09-09T02:01:40Z" in (await s.state(plain)).incidents[0].why
+
+
+@scheduled
+async def test_overlap_skip_starts_nothing_while_one_is_in_progress(s: Schedules) -> None:
+    await s.engine()
+    trigger = await s.create("long", every_s=60.0, overlap="skip")
+    await until(190)
+    assert await s.seconds(trigger) == [60] and await s.incidents(trigger) == [("skipped", 120), ("skipped", 180)]
+    await s.cluster.send(key_of("long", trigger, 60), "go", "on")
+    await until(250)
+    assert await s.seconds(trigger) == [60, 240]
+
+
+@scheduled
+async def test_overlap_queue_starts_one_after_the_other_and_keeps_a_bounded_number(s: Schedules) -> None:
+    await s.engine()
+    trigger = await s.create("long", every_s=60.0, overlap="queue", queued_max=2)
+    await until(310)
+    assert await s.seconds(trigger) == [60] and (await s.state(trigger)).waiting == (BEGIN_S + 120, BEGIN_S + 180)
+    assert await s.incidents(trigger) == [("skipped", 240), ("skipped", 300)]
+    for minute, others in ((1, [60, 120]), (2, [60, 120, 180])):
+        await s.cluster.send(key_of("long", trigger, 60 * minute), "go", "on")
+        await until(elapsed_s() + 20)
+        assert await s.seconds(trigger) == others
+    assert len(await s.seconds(trigger, ended=False)) == 1
+
+
+@scheduled
+async def test_overlap_cancel_ends_the_other_and_allow_does_not(s: Schedules) -> None:
+    await s.engine()
+    cancels, allows = await s.create("long", every_s=60.0, overlap="cancel"), await s.create("long", every_s=60.0)
+    await until(200)
+    assert await s.seconds(cancels, statuses=frozenset(("cancelled",))) == [60, 120]
+    assert await s.seconds(cancels, ended=False) == [180]
+    assert await s.seconds(allows, ended=False) == [60, 120, 180]
+
+
+@scheduled
+async def test_failures_in_a_row_pause_a_schedule_until_it_is_resumed(s: Schedules) -> None:
+    await s.engine()
+    trigger = await s.create("failing", every_s=60.0, break_after=2)
+    await until(400)
+    assert await s.seconds(trigger) == [60, 120]
+    shown = await trigger_directory.read_trigger(s.access, T, trigger)
+    assert shown.pause is not None and shown.pause.breaker and "its last 2 executions have failed" in shown.pause.reason
+    _ = await trigger_directory.resume_trigger(s.access, T, trigger, "me")
+    await until(800)
+    assert await s.seconds(trigger) == [60, 120, 460, 520], "and it tries as often again"
+
+
+@scheduled
+async def test_what_goes_wrong_with_one_schedule_is_noted_and_stops_no_other(s: Schedules) -> None:
+    await s.engine()
+    good = await s.create(every_s=60.0)
+    bad = await s.create(every_s=60.0, input={"day": "@trigger.about.nothing"})
+    await until(130)
+    assert await s.seconds(good) == [60, 120] and await s.seconds(bad) == []
+    assert await s.incidents(bad) == [("failed", 60), ("failed", 120)]
+    await until(1_300)
+    assert len((await s.state(bad)).incidents) == 10, "the last are kept"
+
+
+@scheduled
+async def test_a_clock_that_was_ended_is_followed_by_another_one(s: Schedules) -> None:
+    await s.engine()
+    first = await s.create(every_s=60.0)
+    await until(70)
+    await s.cluster.tell(Key(T, SCHEDULE_WORKFLOW, "clock"), TerminateMessage("by mistake"))
+    await until(100)
+    assert (await s.cluster.head(Key(T, SCHEDULE_WORKFLOW, "clock"))).status == "cancelled"
+    second = await s.create(every_s=60.0)
+    await until(170)
+    assert await s.seconds(first) == [60, 120] and await s.seconds(second) == [160]
+    assert (await s.cluster.head(Key(T, SCHEDULE_WORKFLOW, "clock-2"))).ended_at_s is None
+
+
+@scheduled
+async def test_an_edit_takes_effect_at_once_and_loses_no_tick_that_was_due(s: Schedules) -> None:
+    engine = await s.engine()
+    trigger = await s.create(every_s=60.0)
+    await until(70)
+    await engine.kill()
+    await until(125)  # the tick of 120 is due, and nobody has started it
+    await s.edit(trigger, every_s=100.0)
+    await s.engine()
+    await until(240)
+    assert await s.seconds(trigger) == [60, 120, 225]
+
+
+@scheduled
+async def test_a_list_of_times_ends(s: Schedules) -> None:
+    await s.engine()
+    trigger = await s.create(once=(BEGIN_S + 100, BEGIN_S + 50))
+    await until(500)
+    assert await s.seconds(trigger) == [50, 100] and (await s.state(trigger)).due_at_s is None
+
+
+@scheduled
+async def test_two_engines_and_many_schedules_start_each_tick_once(s: Schedules) -> None:
+    await s.engine()
+    await s.engine()
+    triggers = [await s.create(every_s=60.0, jitter_s=5.0) for _ in range(50)]
+    await until(190)
+    for trigger in triggers:
+        state = await s.state(trigger)
+        assert state.number == len(await s.ids(trigger)) and state.number >= 2
