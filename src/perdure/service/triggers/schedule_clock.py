@@ -34,6 +34,7 @@ from perdure.service.triggers.schedule_states import (
     ZONE,
     ScheduleState,
     ended_state,
+    following_clock,
     state_change,
 )
 from perdure.service.triggers.schedule_times import start_id, tick_text
@@ -74,7 +75,7 @@ class ClockState(msgspec.Struct, frozen=True):
 
 class ClockLook(msgspec.Struct, frozen=True):
     """What a step of the clock has done: how many schedules it has dealt with, and how many executions it has started. The next look is after `wait_s`
-    (None: when a message comes).
+    (None: when a message comes). If the time of the store `was_set_back`, this clock has started the one that follows it.
     """
 
     looked_at_s: float
@@ -82,6 +83,7 @@ class ClockLook(msgspec.Struct, frozen=True):
     seen: int
     started: int
     wait_s: float | None
+    was_set_back: bool = False
 
 
 class _Plan(NamedTuple):
@@ -94,16 +96,18 @@ class _Plan(NamedTuple):
     key: Key | None = None
 
 
-async def look_at_schedules(access: StoreAccess, tenant: str, last: ClockState, step_s: float = STEP_S) -> ClockLook:
-    """Starts what the schedules of a tenant have due, for about `step_s` seconds, and finds out when the next one is due.
+async def look_at_schedules(access: StoreAccess, own: Key, last: ClockState, step_s: float = STEP_S) -> ClockLook:
+    """Starts what the schedules of a tenant have due, for about `step_s` seconds, and finds out when the next one is due. `own` is the clock.
 
     Raises:
         StoreError: the store failed. What was started until then is started; the others are dealt with by the next look.
     """
-    until_s, seen, started = monotonic() + step_s, 0, 0
+    tenant, until_s, seen, started = own.tenant, monotonic() + step_s, 0, 0
     now_s = (await access.store.store_time()).now_s
     if now_s < last.looked_at_s - ON_TIME_S:
         await _look_again_at_all(access, tenant, now_s)
+        _ = await access.store.commit([Post(messages=following_clock(own, f"set back:{own.id}"))])
+        return ClockLook(now_s, last.zone_version, 0, 0, None, was_set_back=True)
     version = last.zone_version
     if version != zone_version() and not await _renew_zones(access, tenant, now_s):
         version = zone_version()
@@ -248,16 +252,30 @@ async def _reschedule(access: StoreAccess, tenant: str, page: Sequence[KeptValue
 
 @step(name="look_at_schedules", retry=CLOCK_RETRY)
 async def _look(last: ClockState) -> ClockLook:
-    return await look_at_schedules(StoreAccess(current_resources.get().store), step_info().execution.tenant, last)
+    return await look_at_schedules(StoreAccess(current_resources.get().store), step_info().execution, last)
 
 
 async def _clock_workflow(ctx: Context) -> None:
     async for turn in ctx.loop("looks", state=ClockState(), keep=1):
         look = await turn.step(_look, turn.state)
+        if look.was_set_back:
+            return  # the time of an execution never goes back, so this one would sleep for too long; another one has begun
         turn.state = ClockState(look.looked_at_s, look.zone_version)
         if look.wait_s != 0:
-            _ = await turn.listen(CLOCK_SIGNAL, timeout=look.wait_s, default=None)
-            _ = await turn.listen_many(CLOCK_SIGNAL, timeout=0, limit=LOOKS_AT_A_TIME)
+            await _until_due_or_changed(turn, look.wait_s)
+
+
+async def _until_due_or_changed(ctx: Context, wait_s: float | None) -> None:
+    async def changed(ctx: Context) -> None:
+        _ = await ctx.listen_many(CLOCK_SIGNAL, limit=LOOKS_AT_A_TIME)
+
+    async def due(ctx: Context) -> None:
+        await ctx.sleep(wait_s or 0.0)
+
+    if wait_s is None:
+        await changed(ctx)
+    else:
+        _ = await ctx.race(changed=changed, due=due)
 
 
 SCHEDULE_CODE = CodeWorkflow(_clock_workflow, SCHEDULE_WORKFLOW)

@@ -1,8 +1,8 @@
 """Keeps the schedule clocks of a store going: a part of each process that has an engine.
 
 When it begins, it has every clock look what is due: the zone database of this process may be another one, and the time of the store may have been set back
-while nothing ran. After that it sees to it every `CHECK_S` that a clock that was ended, by whatever mistake, is followed by another one while its tenant has active
-schedules. This reads the clocks that have ended, and nothing of the schedules.
+while nothing ran. After that it sees to it every `CHECK_S` that a clock that was ended, by whatever mistake, is followed by another one while its tenant has
+active schedules. This reads the clocks that have ended, and nothing of the schedules.
 """
 
 import asyncio

@@ -25,6 +25,9 @@ CLOCK_ID = "clock"
 CLOCK_SIGNAL = "look"
 """The message that has the clock look what is due."""
 
+ENDED_CLOCKS_MAX = 100
+"""How many clocks that have ended are looked at to find the last one."""
+
 INCIDENTS_KEPT = 10
 INCIDENT_CHARACTERS_MAX = 500
 
@@ -105,25 +108,33 @@ async def clock_messages(store: ReadOnlyStore, tenant: str, why: str) -> tuple[O
 
     A clock that was ended, whoever did it, is followed by another one with the next id.
     """
-    key = await _clock_key(store, tenant)
-    opens = NewExecution(program_name(SCHEDULE_WORKFLOW, 0), key)
+    going = await store.heads(HeadFilter(tenant=tenant, workflow=SCHEDULE_WORKFLOW, ended=False, limit=1))
+    if going:
+        return _messages_to(going[0].key, why)
+    ended = await store.heads(HeadFilter(tenant=tenant, workflow=SCHEDULE_WORKFLOW, limit=ENDED_CLOCKS_MAX))
+    last = max(ended, key=lambda head: _number_of(head.key), default=None)
+    first = Key(tenant, SCHEDULE_WORKFLOW, CLOCK_ID)
+    return _messages_to(first, why) if last is None else following_clock(last.key, why)
+
+
+def following_clock(before: Key, why: str) -> tuple[OutgoingMessage, ...]:
+    """The messages that start the clock after another one, and have it look what is due."""
+    return _messages_to(before._replace(id=f"{CLOCK_ID}-{_number_of(before) + 1}"), why)
+
+
+def _number_of(clock: Key) -> int:
+    number = clock.id.removeprefix(f"{CLOCK_ID}-")
+    return int(number) if number.isdecimal() else 1
+
+
+def _messages_to(clock: Key, why: str) -> tuple[OutgoingMessage, ...]:
+    opens = NewExecution(program_name(SCHEDULE_WORKFLOW, 0), clock)
     start = messages.StartMessage(0, values.encode(((), {}), "the input of the clock"), 0)
     look = messages.SignalMessage(CLOCK_SIGNAL, values.ENCODED_NONE, why)
     return (
-        OutgoingMessage(key, "start", messages.encode_message(start), opens=opens),
-        OutgoingMessage(key, f"message:{why}", messages.encode_message(look)),
+        OutgoingMessage(clock, "start", messages.encode_message(start), opens=opens),
+        OutgoingMessage(clock, f"message:{why}", messages.encode_message(look)),
     )
-
-
-async def _clock_key(store: ReadOnlyStore, tenant: str) -> Key:
-    latest = await store.heads(HeadFilter(tenant=tenant, workflow=SCHEDULE_WORKFLOW, limit=1))
-    if not latest:
-        return Key(tenant, SCHEDULE_WORKFLOW, CLOCK_ID)
-    key = latest[0].key
-    if latest[0].ended_at_s is None:
-        return key
-    number = key.id.removeprefix(f"{CLOCK_ID}-")
-    return key._replace(id=f"{CLOCK_ID}-{int(number) + 1 if number.isdecimal() else 2}")
 
 
 async def active_schedules(store: ReadOnlyStore, tenant: str, limit: int) -> list[KeptValue[ScheduleState]]:
