@@ -32,8 +32,9 @@ async def listed(access: StoreAccess) -> dict[str, TriggerDetails]:
     return {one.id: one for one in (await directory.list_triggers(access, T, TriggerFilter(), 100)).items}
 
 
-async def has_state(access: StoreAccess, trigger: str) -> bool:
-    return await SCHEDULE_STATES.read(access.store, T, trigger) is not None
+async def is_looked_at(access: StoreAccess, trigger: str) -> bool:
+    kept = await SCHEDULE_STATES.read(access.store, T, trigger)
+    return kept is not None and kept.value.due_at_s is not None
 
 
 async def test_a_version_declares_its_triggers_and_the_next_one_changes_them(access: StoreAccess) -> None:
@@ -45,7 +46,7 @@ async def test_a_version_declares_its_triggers_and_the_next_one_changes_them(acc
         "definition",
         "invoice",
     )
-    assert await has_state(access, "invoice:nightly")
+    assert await is_looked_at(access, "invoice:nightly")
     later = {"schedule": {"cron": "0 3 * * *"}, "name": "nightly"}
     _ = await catalog.update_definition(access, T, "invoice", BEN, document(later, n=1))
     found = await listed(access)
@@ -75,7 +76,7 @@ async def test_a_rollback_brings_triggers_back_with_the_state_of_their_operators
     assert found.keys() == {"invoice:nightly", "invoice:push"}
     assert (pause := found["invoice:nightly"].pause) is not None and (pause.by, pause.reason) == ("eve", "a fair")
     assert found["invoice:push"].enabled is False
-    assert not await has_state(access, "invoice:nightly"), "a paused schedule is nowhere"
+    assert not await is_looked_at(access, "invoice:nightly"), "a paused schedule is never due"
     assert await WEBHOOK_PATHS.read(access.store, T, "release") is not None
 
 
@@ -83,7 +84,7 @@ async def test_a_deleted_definition_takes_its_triggers_along(access: StoreAccess
     _ = await catalog.create_definition(access, T, document(NIGHTLY, HOOK), ADA)
     await catalog.delete_definition(access, T, "invoice", BEN)
     assert [one async for one in TRIGGERS.all(access.store, T)] == []
-    assert not await has_state(access, "invoice:nightly")
+    assert not await is_looked_at(access, "invoice:nightly")
     assert await WEBHOOK_PATHS.read(access.store, T, "release") is None
 
 
