@@ -5,6 +5,9 @@ It holds no rules, but gives `perdure.operations.on_proposals` its typed interfa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from perdure.async_catalog import Document, document_bytes
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
@@ -14,6 +17,7 @@ from perdure.operations.local_service import LocalService
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.proposals.proposal_details import ProposalDetails, ProposalSummary
 from perdure.service.proposals.proposal_records import ProposalStatus
+from perdure.service.proposals.proposal_trials import TrialReport
 from perdure.service.service_access import ServiceAccess
 
 Proposed = list[ProposalSummary]
@@ -131,3 +135,30 @@ class AsyncProposals:
         """
         call = self._service(tenant)
         return await call(on_proposals.apply, tenant, proposal, call.author, revision=revision)
+
+    async def try_proposal(self, proposal: str, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT) -> TrialReport:
+        """Runs a trial of the document of a proposal on what the `last` executions that have ended have recorded. No step is performed, and nothing is stored.
+
+        A step with the same id and the same input has the result that was recorded. At a step without one the outcome is unknown, unless `mocks` has a value
+        for it, by its id.
+
+        Raises:
+            NotFound: there is no such proposal.
+            BadDefinition: its document is not valid here any more.
+            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+        """
+        given = None if mocks is None else dict(mocks)
+        return await self._service(tenant)(on_proposals.try_, tenant, proposal, last=last, mocks=given)
+
+    async def try_document(
+        self, definition: str, document: Document, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT
+    ) -> TrialReport:
+        """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded.
+
+        Raises:
+            NotFound: there is no such definition.
+            BadDefinition: the document is not valid; the error has all findings.
+            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+        """
+        given = None if mocks is None else dict(mocks)
+        return await self._service(tenant)(on_proposals.try_document, tenant, definition, document_bytes(document), last=last, mocks=given)

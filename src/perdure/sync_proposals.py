@@ -5,12 +5,16 @@ Made from `perdure.async_proposals` by ``python -m tools.make_sync``, but for wh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from perdure.async_catalog import Document
 from perdure.async_proposals import AsyncProposals, Proposed
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.loop_thread import LoopThread
 from perdure.service.proposals.proposal_details import ProposalDetails
 from perdure.service.proposals.proposal_records import ProposalStatus
+from perdure.service.proposals.proposal_trials import TrialReport
 
 
 class Proposals:
@@ -105,3 +109,28 @@ class Proposals:
             StaleRecord: the proposal is not at the revision.
         """
         return self._thread.call(self._inner.apply(proposal, revision=revision, tenant=tenant))
+
+    def try_proposal(self, proposal: str, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT) -> TrialReport:
+        """Runs a trial of the document of a proposal on what the `last` executions that have ended have recorded. No step is performed, and nothing is stored.
+
+        A step with the same id and the same input has the result that was recorded. At a step without one the outcome is unknown, unless `mocks` has a value
+        for it, by its id.
+
+        Raises:
+            NotFound: there is no such proposal.
+            BadDefinition: its document is not valid here any more.
+            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+        """
+        return self._thread.call(self._inner.try_proposal(proposal, last=last, mocks=mocks, tenant=tenant))
+
+    def try_document(
+        self, definition: str, document: Document, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT
+    ) -> TrialReport:
+        """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded.
+
+        Raises:
+            NotFound: there is no such definition.
+            BadDefinition: the document is not valid; the error has all findings.
+            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+        """
+        return self._thread.call(self._inner.try_document(definition, document, last=last, mocks=mocks, tenant=tenant))

@@ -26,7 +26,15 @@ IN_THE_LOG = {
 }
 """Operations that start executions or send messages to them: their logs have these."""
 
-WITHOUT_CHANGES = {"executions.selected", "executions.plan", "catalog.validate", "approvals.sign_link", "upkeep.verify"}
+WITHOUT_CHANGES = {
+    "executions.selected",
+    "executions.plan",
+    "catalog.validate",
+    "approvals.sign_link",
+    "upkeep.verify",
+    "proposals.try",
+    "proposals.try_document",
+}
 """Operations that change nothing, and are asked by POST since their arguments are long."""
 
 LARGE_VALUES = {"upkeep.prune_values", "upkeep.prune_archives"}

@@ -41,6 +41,7 @@ BODIES: dict[str, Any] = {
     "catalog.roll_back": {"target": "1.0.0"},
     "proposals.create": {"baseWorkflowHash": "sha256:0", "proposalJson": {"perdure": 1, "name": "invoice", "steps": []}},
     "proposals.review": {"decision": "approve"},
+    "proposals.try_document": {"document": {"perdure": 1, "name": "invoice", "steps": []}},
     "upkeep.prune": {"olderThanSeconds": 0},
     "dead_letters.requeue": {},
     "runs.approve": {"approve": True, "resumeToken": "x"},

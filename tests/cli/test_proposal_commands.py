@@ -1,6 +1,8 @@
 """What the commands of proposals do, on a database and on a server."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -8,7 +10,7 @@ import pytest
 
 from perdure.cli import proposal_commands
 from perdure.service.proposals.proposal_records import ProposalStatus
-from tests.cli.shell import Shell
+from tests.cli.shell import FLOWS, Shell
 from tests.service.proposals.proposed_documents import document
 
 
@@ -60,4 +62,24 @@ def test_a_new_definition_is_proposed_and_what_can_not_be_proposed_is_explained(
     assert (closed.code, "does not allow proposals" in closed.err) == (10, True)
     assert shell.run("proposal show nothing").code == 10
     assert shell.run(f"proposal review {made['id']}").code == 20
+    assert shell.run("proposal try").code == shell.run("proposal try x --file -", "x").code == shell.run("proposal try x --mock a").code == 20
     assert shell.run("propose --base sha256:1 --file -", "x").code == 20
+
+
+@pytest.mark.slow
+def test_a_proposal_is_tried_on_what_executions_have_recorded(shell: Shell, tmp_path: Path) -> None:
+    ok(shell, "workflow publish -", document(1).decode())
+    ok(shell, "start invoice --id i1")
+    with subprocess.Popen([sys.executable, "-m", "perdure.cli", "--db", shell.db, "worker", str(FLOWS)], cwd=tmp_path) as worker:
+        try:
+            assert shell.run("result i1 --timeout 60s").code == 0
+        finally:
+            worker.terminate()
+    id = json.loads(ok(shell, "propose invoice --file - --json", document(2).decode()))["id"]
+    said = ok(shell, f"proposal try {id}")
+    assert said.splitlines() == ["differs  invoice/i1", '  note: {"n": 1} -> {"n": 2}', "  result: 1 -> 2", "0 same, 1 differ, 0 unknown"]
+    same = json.loads(ok(shell, "proposal try --workflow invoice --file - --json", document(1).decode()))
+    assert (same["same"], same["items"][0]["verdict"]) == (1, "same")
+    more = document(1).decode().replace("output:", "  - {id: pay, tool: charge}\noutput:")
+    assert "unknown from pay: it has no recorded result" in ok(shell, "proposal try --workflow invoice --file -", more)
+    assert "also run: pay" in ok(shell, "proposal try --workflow invoice --file - --mock pay=12", more)

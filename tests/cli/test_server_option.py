@@ -38,6 +38,7 @@ ON_A_SERVER = [
     "proposal show p1",
     "proposal review p1 --approve",
     "proposal apply p1",
+    "proposal try p1",
     "ls",
     "show g1",
     "show g1 --at 3",

@@ -140,6 +140,56 @@ def apply(settings: GlobalOptions, /, *, id: str, as_json: bool) -> None:
     _print_one(found, as_json, f"{found.slug} is at version {found.applied_version} ({found.workflow_hash})")
 
 
+@click.command("try", cls=CliCommand)
+@click.argument("id", default="", metavar="[ID]")
+@click.option("--workflow", default="", metavar="SLUG", help="Without ID: the workflow on whose executions --file is tried.")
+@click.option("--file", "-f", "file", metavar="FILE", help="Without ID: the document; - reads it from standard input.")
+@click.option("--last", default=10, show_default=True, type=click.IntRange(1, 100), metavar="N", help="On how many executions, newest first.")
+@click.option("--mock", "mocks", multiple=True, metavar="STEP=JSON", help="The value of a step that has no recorded result.")
+@json_option
+@click.pass_obj
+def try_(settings: GlobalOptions, /, *, id: str, workflow: str, file: str | None, last: int, mocks: tuple[str, ...], as_json: bool) -> None:
+    """Try a proposal, or a document, on what the latest executions have recorded. No step is performed, and nothing is changed.
+
+    A step with the same id and input has its recorded result. At a step without one the outcome is unknown, unless --mock gives its value.
+    """
+    from perdure.async_proposals import AsyncProposals
+    from perdure.cli import output, proposal_views
+    from perdure.cli.terminal import screen
+
+    if bool(id) == bool(workflow and file) or (id and (workflow or file)):
+        raise click.UsageError("give the ID of a proposal, or --workflow and --file")
+    given, document = _mocks_of(mocks), b"" if file is None else read_document(file)
+
+    async def tried(call: LocalService) -> Any:
+        proposals = AsyncProposals(call.access)
+        if id:
+            return await proposals.try_proposal(id, last=last, mocks=given, tenant=settings.tenant)
+        return await proposals.try_document(workflow, document, last=last, mocks=given, tenant=settings.tenant)
+
+    found = with_service(settings, tried)
+    if as_json:
+        click.echo(output.indented_json({**output.as_data(found), "items": [output.as_data(one) for one in found.items]}))
+    else:
+        output.show_lines(proposal_views.trial_lines(found), screen())
+
+
+def _mocks_of(texts: tuple[str, ...]) -> dict[str, Any]:
+    """The values of steps by id; the command ends if a text is not STEP=JSON."""
+    import json
+
+    found = dict[str, Any]()
+    for text in texts:
+        step, equals, value = text.partition("=")
+        if not step or not equals:
+            raise click.UsageError(f"--mock {text}: write STEP=JSON, such as --mock pay=12")
+        try:
+            found[step] = json.loads(value)
+        except json.JSONDecodeError:
+            found[step] = value
+    return found
+
+
 def _print_one(found: ProposalDetails, as_json: bool, said: str = "") -> None:
     """Prints a proposal: in JSON, as a line that says what was done, or in full."""
     from perdure.cli import output, proposal_views
@@ -154,5 +204,5 @@ def _print_one(found: ProposalDetails, as_json: bool, said: str = "") -> None:
         output.show_lines(proposal_views.proposal_lines(found), screen())
 
 
-proposal.section("Look", (ls, show))
+proposal.section("Look", (ls, show, try_))
 proposal.section("Decide", (review, apply))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from perdure.cli import terminal_text
 from perdure.cli.plain_text import TextCell, TextTable, cell
 from perdure.service.proposals.proposal_details import ProposalDetails, ProposalSummary
+from perdure.service.proposals.proposal_trials import ExecutionTrial, TrialReport
 
+VALUE_COLUMNS = 80
 _DIFF_STYLES = {"+": "good", "-": "bad", "~": "warn"}
+_VERDICT_STYLES = {"same": "good", "differs": "warn", "unknown": "dim"}
 _STATUS_STYLES = {"applied": "good", "rejected": "dim", "failed": "bad", "approved": "live"}
 
 
@@ -54,3 +58,30 @@ def _done(by: str | None, at_s: float | None, more: str) -> str:
     if by is None or at_s is None:
         return ""
     return f"{terminal_text.utc_time(at_s)} UTC by {by}{f': {more}' if more else ''}"
+
+
+def trial_lines(found: TrialReport) -> Iterator[Sequence[TextCell]]:
+    """A trial: an execution a line, below it what differs, and the counts."""
+    for one in found.items:
+        yield (TextCell(f"{one.verdict:<7}", _VERDICT_STYLES[one.verdict]), cell(terminal_text.execution_name(one.key)))
+        for line in _differences(one):
+            yield (cell(f"  {line}"),)
+    yield (TextCell(f"{found.same} same, {found.differing} differ, {found.unknown} unknown"),)
+
+
+def _differences(one: ExecutionTrial) -> Iterator[str]:
+    if one.why:
+        yield f"unknown from {one.unknown_from}: {one.why}" if one.unknown_from else one.why
+    if one.not_run:
+        yield f"not run: {', '.join(one.not_run)}"
+    if one.also_run:
+        yield f"also run: {', '.join(one.also_run)}"
+    for step, differs in one.results.items():
+        yield f"{step}: {_json(differs.before)} -> {_json(differs.after)}"
+    for what, found in (("status", one.status), ("result", one.result)):
+        if found is not None:
+            yield f"{what}: {_json(found.before)} -> {_json(found.after)}"
+
+
+def _json(value: object) -> str:
+    return terminal_text.truncate(json.dumps(value, ensure_ascii=False, default=str), VALUE_COLUMNS)

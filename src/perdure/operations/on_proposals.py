@@ -1,13 +1,15 @@
 """Operations on proposals: changes of definitions that somebody proposes, somebody else reviews, and that are then applied."""
 
-from typing import Literal
+from typing import Any, Literal
 
+from perdure.service import catalog
 from perdure.service.callers import Caller
 from perdure.service.page_cursors import page_limit
-from perdure.service.proposals import proposal_changes, proposal_details
+from perdure.service.proposals import proposal_changes, proposal_details, proposal_trials
 from perdure.service.proposals.proposal_changes import Proposer
 from perdure.service.proposals.proposal_details import ProposalDetails, ProposalPage
 from perdure.service.proposals.proposal_records import ProposalStatus
+from perdure.service.proposals.proposal_trials import TrialReport
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import JsonDocument
 
@@ -107,6 +109,35 @@ async def apply(access: StoreAccess, tenant: str, proposal: str, author: str, de
     """
     kept = await proposal_changes.apply(access, tenant, proposal, await _slug(access, tenant, definition), author, revision=revision)
     return await proposal_details.proposal_details(access, tenant, kept)
+
+
+async def try_(access: StoreAccess, tenant: str, proposal: str, definition: str = "", *, last: int = 10, mocks: dict[str, Any] | None = None) -> TrialReport:
+    """Runs a trial of the document of a proposal on what the `last` executions of the workflow that have ended have recorded, in virtual time.
+
+    No step is performed, and nothing is sent or stored. A step with the same id and the same input has the result that was recorded; approvals and messages are
+    those of then. At a step without a recorded result the outcome is unknown, unless `mocks` has a value for it, by its id.
+
+    Raises:
+        NotFound: there is no such proposal.
+        BadDefinition: its document is not valid here any more.
+        BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+    """
+    found = await proposal_details.read_proposal(access, tenant, proposal, await _slug(access, tenant, definition))
+    return await proposal_trials.try_document(access, tenant, found.slug, found.received.encode(), last, mocks)
+
+
+async def try_document(
+    access: StoreAccess, tenant: str, definition: str, document: JsonDocument, *, last: int = 10, mocks: dict[str, Any] | None = None
+) -> TrialReport:
+    """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded, as a proposal is tried.
+
+    Raises:
+        NotFound: there is no such definition.
+        BadDefinition: the document is not valid; the error has all findings.
+        BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+    """
+    slug = (await catalog.read_definition(access, tenant, definition)).slug
+    return await proposal_trials.try_document(access, tenant, slug, document, last, mocks)
 
 
 async def _slug(access: StoreAccess, tenant: str, definition: str) -> str:

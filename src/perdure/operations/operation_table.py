@@ -263,6 +263,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_proposals.create, "POST", "/api/workflows/{definition}/proposals", "operator"),
     Operation(on_proposals.review, "POST", f"{_PROPOSAL}/review", "author"),
     Operation(on_proposals.apply, "POST", f"{_PROPOSAL}/apply", "author"),
+    Operation(on_proposals.try_, "POST", f"{_PROPOSAL}/try", "viewer", is_repeatable=True),
+    Operation(on_proposals.try_document, "POST", "/api/workflows/{definition}/try", "viewer", is_repeatable=True),
     Operation(on_runs.run_workflow, "POST", "/api/triggers/manual/run", "operator"),
     Operation(on_triggers.page, "GET", "/api/triggers", "viewer"),
     Operation(on_triggers.create, "POST", "/api/triggers", "author"),

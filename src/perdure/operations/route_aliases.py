@@ -56,6 +56,7 @@ ALIASES: tuple[RouteAlias, ...] = (
     RouteAlias(on_proposals.read, "GET", f"{_OF_DEFINITION}/{{proposal}}"),
     RouteAlias(on_proposals.review, "POST", f"{_OF_DEFINITION}/{{proposal}}/review"),
     RouteAlias(on_proposals.apply, "POST", f"{_OF_DEFINITION}/{{proposal}}/apply"),
+    RouteAlias(on_proposals.try_, "POST", f"{_OF_DEFINITION}/{{proposal}}/try"),
     RouteAlias(on_runs.decide, "POST", "/approvals/{id}/decide", names={"decided_by": "decidedBy"}),
     *(
         alias

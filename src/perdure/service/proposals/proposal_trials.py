@@ -1,0 +1,207 @@
+"""Runs a trial of a document on what the latest executions of a workflow have recorded, and says for each whether it would have gone the same way.
+
+A trial performs no step and sends nothing: see `perdure.service.proposals.trial_run`. It reads the logs of executions that have completed or failed, and
+stores nothing. A step without a recorded result ends what is known, unless the caller gives its value.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from time import monotonic
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from perdure.code.durations import whole_number
+from perdure.core import events as e
+from perdure.core import log_format, values
+from perdure.core.error_text import shorten_text
+from perdure.core.errors import BadValue, LogDamaged, NotReplayable
+from perdure.core.operations import Failure, Outcome
+from perdure.core.paths import Key
+from perdure.core.pinned_calls import Hosting
+from perdure.core.program import CATALOG_PROGRAM
+from perdure.core.replay import fold_events
+from perdure.core.values import Blob
+from perdure.definitions.format.canonical_form import definition_bytes
+from perdure.definitions.graph.execution_view import ExecutionView, view_at_event
+from perdure.definitions.graph.plan import plan_of_definition
+from perdure.runtime.blob_loader import BlobCache, run_with_blobs
+from perdure.service import queries
+from perdure.service.catalog import read_document, received_bytes
+from perdure.service.catalog_calls import CallingDefinition, FoundCalls, find_calls
+from perdure.service.definition_starts import release_of
+from perdure.service.proposals.recorded_answers import RecordedAnswers
+from perdure.service.proposals.trial_run import RecordedRun, TrialRun, TriedDefinition, UnknownStep
+from perdure.service.queries import ExecutionFilter
+from perdure.service.store_access import StoreAccess
+
+EXECUTIONS_MAX = 100
+TRIAL_S = 20.0
+"""How long one trial works. The executions that are left then are unknown."""
+
+SHOWN_CHARACTERS_MAX = 2_000
+"""How much of a value that differs is shown."""
+
+ENDED = ("completed", "failed")
+"""The statuses of the executions that are tried."""
+
+NOT_RUN = frozenset(("not_taken", "not_reached", "skipped"))
+"""The states of steps that have not run."""
+
+TrialVerdict = Literal["same", "differs", "unknown"]
+"""``same``: the same steps run, with the same results. ``unknown``: a step has no recorded result; what is listed is what differs before it."""
+
+
+class ValueDifference(msgspec.Struct, frozen=True):
+    """A value as it was recorded, and as it would have been. A long one is shortened text."""
+
+    before: Any
+    after: Any
+
+
+class ExecutionTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """The trial on one execution.
+
+    `unknown_from` is the step from which on nothing is known (None: all is), and `why` says why. `not_run` are steps that ran and would not have, `also_run`
+    those that did not and would have. `results` are the results of steps that differ, by id. `status` and `result` are those of the execution, if they differ.
+    """
+
+    key: Key
+    verdict: TrialVerdict
+    unknown_from: str | None = None
+    why: str = ""
+    not_run: tuple[str, ...] = ()
+    also_run: tuple[str, ...] = ()
+    results: dict[str, ValueDifference] = {}
+    status: ValueDifference | None = None
+    result: ValueDifference | None = None
+
+
+class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The trial of a document on the latest executions, newest first, and how many are the same, differ, or are unknown. `tried_hash` is its hash."""
+
+    tried_hash: str
+    same: int
+    differing: int
+    unknown: int
+    items: list[ExecutionTrial]
+
+
+class _Side(NamedTuple):
+    """What has become of an execution: which steps have run, their results, its status and its outcome."""
+
+    ran: frozenset[str]
+    results: Mapping[str, Any]
+    status: str
+    outcome: Any
+
+
+async def try_document(access: StoreAccess, tenant: str, slug: str, document: bytes, last: int = 10, mocks: Mapping[str, Any] | None = None) -> TrialReport:
+    """Runs a trial of a document on the `last` executions of a workflow that have ended. `mocks` are the values of steps that have no recorded result, by id.
+
+    Raises:
+        BadDefinition: the document is not valid; the error has all findings.
+        BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+    """
+    if whole_number(last, "last") > EXECUTIONS_MAX:
+        raise BadValue("last", last, f"a whole number from 1 to {EXECUTIONS_MAX}")
+    read = await read_document(received_bytes(document), slug)
+    canonical = definition_bytes(read.canonical)
+    release = release_of(slug, canonical)
+    ir = plan_of_definition(release.sha256, {release.sha256: canonical}).ir
+    unknown_steps = [name for name in mocks or {} if name not in {node.id for node in ir.nodes}]
+    if unknown_steps:
+        raise BadValue("mocks", unknown_steps[0], "the id of a step of the document")
+    found = await find_calls(access, tenant, CallingDefinition(slug, "", canonical))
+    tried = TriedDefinition(release, ir, Hosting(CATALOG_PROGRAM, found.calls), {release.sha256: canonical, **found.blobs}, mocks or {})
+    heads = await queries.list_executions(access, ExecutionFilter(tenant=tenant, workflow=slug, status=ENDED), last)
+    until_s, items = monotonic() + TRIAL_S, list[ExecutionTrial]()
+    for head in heads:
+        late = monotonic() >= until_s
+        items.append(_unknown(head.key, UnknownStep("", "the trial took too long")) if late else await _tried_on(access, head.key, tried, found))
+        await asyncio.sleep(0)  # others of this process go on
+    counts = {verdict: sum(one.verdict == verdict for one in items) for verdict in ("same", "differs", "unknown")}
+    return TrialReport(tried_hash=read.hash, same=counts["same"], differing=counts["differs"], unknown=counts["unknown"], items=items)
+
+
+def _unknown(key: Key, unknown: UnknownStep) -> ExecutionTrial:
+    return ExecutionTrial(key=key, verdict="unknown", unknown_from=unknown.step, why=unknown.why)
+
+
+async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found: FoundCalls) -> ExecutionTrial:
+    """The trial on one execution."""
+    stored = await access.store.read(key)
+    events = [] if stored is None else log_format.decode_rows(stored.payloads)
+    execution = fold_events(key, events)
+    if execution.started is None or execution.ended is None or execution.removed is not None:
+        return _unknown(key, UnknownStep("", "its log is not there any more"))
+    if execution.definition is None:
+        return _unknown(key, UnknownStep("", "it ran code"))
+    payloads = BlobCache(access.store)
+    try:
+        before = await run_with_blobs(payloads, view_at_event(key, events, len(events)))
+        assert before is not None, "it has begun"
+        calls = {one.target: one for one in (*found.calls, *execution.calls)}  # what it called then, in the versions of then
+        run = TrialRun(
+            tried._replace(hosting=Hosting(CATALOG_PROGRAM, tuple(calls.values()))),
+            RecordedRun(events, execution, RecordedAnswers(execution, before.ir, payloads)),
+            payloads,
+        )
+        await run.run()
+        after = await run_with_blobs(payloads, view_at_event(key, run.events, len(run.events)), run.blobs) if run.events else None
+    except (NotReplayable, LogDamaged) as error:
+        return _unknown(key, UnknownStep("", f"its log can't be read: {error}"))
+    if after is None:
+        return _unknown(key, run.unknown or UnknownStep("", "it does not begin"))
+    sides = [await _side(payloads, {}, before, execution.ended), await _side(payloads, run.blobs, after, run.execution.ended)]
+    return _compared(key, sides[0], sides[1], run.unknown)
+
+
+async def _side(payloads: BlobCache, blobs: Mapping[str, bytes], view: ExecutionView, ended: e.EndedEvent | None) -> _Side:
+    ran = frozenset(id for id, state in view.states.items() if state not in NOT_RUN)
+    outcome = None if ended is None else await _shown_outcome(payloads, blobs, ended.outcome)
+    return _Side(ran, view.tokens.outputs, "" if ended is None else ended.status, outcome)
+
+
+async def _shown_outcome(payloads: BlobCache, blobs: Mapping[str, bytes], outcome: Outcome) -> Any:
+    """The result of an execution, or the type and the message of its error."""
+    if isinstance(outcome, Failure):
+        return {"error": outcome.error.type, "message": outcome.error.message}
+    value = outcome.value
+    raw = value if not isinstance(value, Blob) else blobs.get(value.sha256) or await payloads.get(value.sha256)
+    return values.decode(raw, Any, "the result")
+
+
+def _compared(key: Key, before: _Side, after: _Side, unknown: UnknownStep | None) -> ExecutionTrial:
+    """What differs. If the trial stopped, only what has run until then is compared."""
+    results = {
+        id: _difference(before.results.get(id), after.results[id])
+        for id in after.results
+        if id in after.ran and id in before.ran and id in before.results and before.results[id] != after.results[id]
+    }
+    not_run = () if unknown is not None else tuple(sorted(before.ran - after.ran))
+    also_run = tuple(sorted(after.ran - before.ran - ({unknown.step} if unknown is not None else set())))
+    has_ended = unknown is None
+    status = _difference(before.status, after.status) if has_ended and before.status != after.status else None
+    result = _difference(before.outcome, after.outcome) if has_ended and before.outcome != after.outcome else None
+    differs = bool(results or not_run or also_run or status or result)
+    return ExecutionTrial(
+        key=key,
+        verdict="unknown" if unknown is not None else "differs" if differs else "same",
+        unknown_from=None if unknown is None else unknown.step,
+        why="" if unknown is None else unknown.why,
+        not_run=not_run,
+        also_run=also_run,
+        results=results,
+        status=status,
+        result=result,
+    )
+
+
+def _difference(before: Any, after: Any) -> ValueDifference:
+    return ValueDifference(_shown(before), _shown(after))
+
+
+def _shown(value: Any) -> Any:
+    text = value if isinstance(value, str) else repr(value)
+    return value if len(text) <= SHOWN_CHARACTERS_MAX else shorten_text(text, SHOWN_CHARACTERS_MAX)
