@@ -512,7 +512,7 @@ class AsyncClient:
 
     @property
     def people(self) -> AsyncPeople:
-        """The people of a tenant: how many approvals wait for them."""
+        """The people of a tenant: how many approvals wait for them, delegation, and who stands in for whom."""
         return AsyncPeople(self._access)
 
     @property

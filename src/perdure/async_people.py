@@ -1,4 +1,4 @@
-"""The asyncio interface of a client to people: how many approvals wait for them.
+"""The asyncio interface of a client to people: how many approvals wait for them, delegation, and who stands in for whom.
 
 It holds no rules, but gives operations their typed interface. `perdure.sync_people` is generated from it.
 """
@@ -6,13 +6,21 @@ It holds no rules, but gives operations their typed interface. `perdure.sync_peo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
-from perdure.operations import on_approvals
+from perdure.code.durations import Duration
+from perdure.core.errors import BadValue
+from perdure.core.paths import Key
+from perdure.operations import on_approvals, on_people
+from perdure.operations.local_service import LocalService
+from perdure.service.approvals import Approval
 from perdure.service.people.inbox import ApprovalCount, inbox_filter
+from perdure.service.people.person_records import NotificationKind, PersonDetails, PersonSettings
 from perdure.service.service_access import ServiceAccess
+from perdure.service.store_access import with_timeout
 
 
 class AsyncPeople:
@@ -40,3 +48,53 @@ class AsyncPeople:
         """
         which = inbox_filter(assignee, groups, group=group, priority=priority, resource=resource, workflow=workflow)
         return await self._access.call(on_approvals.count, checked_name(tenant, "tenant"), which, mine)
+
+    async def delegate(
+        self, approval: Approval | Key, to: str, *, by: str, note: str = "", groups: Sequence[str] = (), wait: bool = True, timeout: Duration | None = None
+    ) -> None:
+        """Lets `to` decide on an approval in place of `by`, who then may not any more, unless they are in an assigned group.
+
+        An engine accepts it; without `wait`, it is stored until one does. The approval shows who has delegated to whom.
+
+        Raises:
+            HasEnded: it was decided before.
+            DecisionRefused: `by` may not decide, or anybody may, or `to` may already, or one of them has decided.
+            Timeout: no engine accepted it in time; it remains stored.
+        """
+        key = approval.key if isinstance(approval, Approval) else approval
+        async with with_timeout(timeout if wait else None, f"an engine that takes the delegation of {key}"):
+            await self._access.call(on_approvals.delegate, key, to, by, note, groups=tuple(groups), wait=wait)
+
+    async def person(self, name: str, *, tenant: str = DEFAULT_TENANT) -> PersonDetails:
+        """What is known of a person: when they are out of office, who then stands in, and what they are not notified of."""
+        call = LocalService(self._access, checked_name(tenant, "tenant"))
+        return await call(on_people.read_person, call.caller, name)
+
+    async def save_person(
+        self,
+        name: str,
+        *,
+        out_from: datetime | None = None,
+        out_until: datetime | None = None,
+        substitute: str = "",
+        email: str = "",
+        unsubscribed: Sequence[NotificationKind] = (),
+        revision: int | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> PersonDetails:
+        """Saves what is known of a person, in place of what was. From `out_from` until `out_until`, the `substitute` may decide in their place.
+
+        Raises:
+            BadName, BadValue: the name, a time, the substitute, the address or a kind is not valid.
+            StaleRecord: the record is not at the revision, or was changed at the same time.
+        """
+        begin_s, end_s = _seconds(out_from, "out_from"), _seconds(out_until, "out_until")
+        person = PersonSettings(out_from_at_s=begin_s, out_until_at_s=end_s, substitute=substitute, email=email, unsubscribed=tuple(unsubscribed))
+        call = LocalService(self._access, checked_name(tenant, "tenant"))
+        return await call(on_people.save_person, call.caller, name, person, revision)
+
+
+def _seconds(time: datetime | None, what: str) -> float | None:
+    if time is not None and time.tzinfo is None:
+        raise BadValue(f"save_person({what})", time, "a time with its zone, such as datetime.now(UTC)")
+    return None if time is None else time.timestamp()

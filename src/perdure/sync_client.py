@@ -487,7 +487,7 @@ class Client:
 
     @property
     def people(self) -> People:
-        """The people of a tenant: how many approvals wait for them."""
+        """The people of a tenant: how many approvals wait for them, delegation, and who stands in for whom."""
         return People(self._thread, self._inner.people)
 
     @property

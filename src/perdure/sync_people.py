@@ -6,12 +6,17 @@ Made from `perdure.async_people` by ``python -m tools.make_sync``, but for what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from perdure.async_people import AsyncPeople
 from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT
+from perdure.code.durations import Duration
+from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
+from perdure.service.approvals import Approval
 from perdure.service.people.inbox import ApprovalCount
+from perdure.service.people.person_records import NotificationKind, PersonDetails
 
 
 class People:
@@ -40,4 +45,46 @@ class People:
         """
         return self._thread.call(
             self._inner.approval_count(assignee, groups=groups, group=group, priority=priority, resource=resource, workflow=workflow, mine=mine, tenant=tenant)
+        )
+
+    def delegate(
+        self, approval: Approval | Key, to: str, *, by: str, note: str = "", groups: Sequence[str] = (), wait: bool = True, timeout: Duration | None = None
+    ) -> None:
+        """Lets `to` decide on an approval in place of `by`, who then may not any more, unless they are in an assigned group.
+
+        An engine accepts it; without `wait`, it is stored until one does. The approval shows who has delegated to whom.
+
+        Raises:
+            HasEnded: it was decided before.
+            DecisionRefused: `by` may not decide, or anybody may, or `to` may already, or one of them has decided.
+            Timeout: no engine accepted it in time; it remains stored.
+        """
+        self._thread.call(self._inner.delegate(approval, to, by=by, note=note, groups=groups, wait=wait, timeout=timeout))
+
+    def person(self, name: str, *, tenant: str = DEFAULT_TENANT) -> PersonDetails:
+        """What is known of a person: when they are out of office, who then stands in, and what they are not notified of."""
+        return self._thread.call(self._inner.person(name, tenant=tenant))
+
+    def save_person(
+        self,
+        name: str,
+        *,
+        out_from: datetime | None = None,
+        out_until: datetime | None = None,
+        substitute: str = "",
+        email: str = "",
+        unsubscribed: Sequence[NotificationKind] = (),
+        revision: int | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> PersonDetails:
+        """Saves what is known of a person, in place of what was. From `out_from` until `out_until`, the `substitute` may decide in their place.
+
+        Raises:
+            BadName, BadValue: the name, a time, the substitute, the address or a kind is not valid.
+            StaleRecord: the record is not at the revision, or was changed at the same time.
+        """
+        return self._thread.call(
+            self._inner.save_person(
+                name, out_from=out_from, out_until=out_until, substitute=substitute, email=email, unsubscribed=unsubscribed, revision=revision, tenant=tenant
+            )
         )

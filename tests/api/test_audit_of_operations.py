@@ -22,7 +22,8 @@ IN_THE_LOG = {
     *("executions.start", "executions.rerun", "executions.fork", "executions.send", "executions.ask", "executions.preset", "catalog.start"),
     *("runs.run_workflow", "triggers.run", "runs.approve", "runs.decide", "runs.complete", "runs.report_status"),
     "executions.start_bulk",
-    *("catalog.start_document", "approvals.vote", "approvals.vote_by_link", "approvals.complete", "approvals.fail", "approvals.heartbeat"),
+    *("catalog.start_document", "approvals.vote", "approvals.delegate", "approvals.vote_by_link"),
+    *("approvals.complete", "approvals.fail", "approvals.heartbeat"),
 }
 """Operations that start executions or send messages to them: their logs have these."""
 
@@ -148,6 +149,7 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("queues.remove", "/api/queues/mails"),
         Request("upkeep.import", "/api/imports", {"raw": base64.b64encode(exported).decode(), "id": "imported", "unsigned": True}),
         Request("upkeep.prune", "/api/upkeep/prune", {"olderThanSeconds": 0}),
+        Request("people.save_person", "/api/people/ada", {"email": "ada@example.com"}),
         Request("access.create_key", "/api/keys", {"name": "ci", "roles": ["viewer"]}),
         Request("access.rotate_key", f"/api/keys/{made}/rotate", {}),
         Request("access.revoke_key", f"/api/keys/{made}"),

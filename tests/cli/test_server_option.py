@@ -77,6 +77,7 @@ ON_A_SERVER = [
     "approvals",
     "approve g1 --as ada",
     "reject g1 --as ada",
+    "delegate g1 bob --as ada",
     "decide LINK",
     "limit mails --concurrency 3",
     "verify g1",

@@ -137,6 +137,28 @@ def reject(settings: GlobalOptions, /, **given: Any) -> None:
     _decide(settings, {"value": None, "pairs": (), **given}, False)
 
 
+@click.command("delegate", cls=CliCommand)
+@click.argument("id")
+@click.argument("to")
+@_person_options
+@click.option("--note", default="", metavar="TEXT", help="A note for the person who decides then.")
+@click.option("--path", metavar="P", help="The path of the approval, if an execution asks for several.")
+@click.option("--no-wait", is_flag=True, help="Record the delegation, and do not wait until an engine accepts it.")
+@click.option("--timeout", metavar="TIME", help="How long to wait at most; the delegation stays recorded.")
+@click.pass_obj
+def delegate(settings: GlobalOptions, /, *, id: str, to: str, by: str | None, groups: tuple[str, ...], path: str | None, **given: Any) -> None:
+    """Let the person TO decide on the approval of ID in your place."""
+    from perdure.cli import bulk_actions, terminal_text
+
+    def pass_on(text: str) -> None:
+        one, who = client.approval(text, path=path, tenant=settings.tenant), by or _current_user()
+        client.people.delegate(one, to, by=who, groups=groups, note=given["note"], wait=not given["no_wait"], timeout=given["timeout"])
+        click.echo(f"{_described(one)} is delegated by {terminal_text.clean(who)} to {terminal_text.clean(to)}")
+
+    with settings.client() as client:
+        bulk_actions.one_by_one([id], pass_on, explain=_decision_error)
+
+
 @click.command("decide", cls=CliCommand)
 @click.argument("link")
 @_form_options

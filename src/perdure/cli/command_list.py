@@ -1,6 +1,6 @@
 """All commands, in the order of the help."""
 
-from perdure.cli.approval_commands import approvals, approve, decide, reject
+from perdure.cli.approval_commands import approvals, approve, decide, delegate, reject
 from perdure.cli.check_commands import check, verify
 from perdure.cli.control_commands import cancel, complete, evict, fork, pause, preset, rerun, resume, retry, send, terminate, undo
 from perdure.cli.database_commands import db, doctor
@@ -32,6 +32,6 @@ root.section("Catalog", (workflow, sync, propose, proposal))
 root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
-root.section("Decide", (approvals, approve, reject, decide))
+root.section("Decide", (approvals, approve, reject, delegate, decide))
 root.section("Maintain", (limit, doctor, verify, export, import_, prune, secret, keys, db))
 root.section("Develop", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))

@@ -86,6 +86,9 @@ def approval_details(one: Approval, called: str, now_s: float) -> Iterator[tuple
     for vote in one.votes:
         said = f"{'for' if vote.approve else 'against'}: {vote.by}{f', {vote.comment}' if vote.comment else ''} (by {vote.means})"
         yield (TextCell("  vote       ", "dim"), cell(said), TextCell(terminal_text.relative_time(vote.at_s, now_s), "dim"))
+    for passed in one.delegations:
+        said = f"by {passed.by} to {passed.to}{f', {passed.note}' if passed.note else ''}"
+        yield (TextCell("  delegated  ", "dim"), cell(said), TextCell(terminal_text.relative_time(passed.at_s, now_s), "dim"))
     if one.details is not None:
         yield (TextCell("  details    ", "dim"),)
         yield from ((cell(f"    {line}"),) for line in _detail_lines(one.details))
@@ -105,6 +108,12 @@ def _approval_facts(one: Approval, called: str, now_s: float) -> Iterator[tuple[
     yield "since", f"{terminal_text.utc_time(one.requested_at_s)} UTC, {terminal_text.relative_time(one.requested_at_s, now_s)}"
     if one.due_at_s is not None:
         yield "due", f"{terminal_text.utc_time(one.due_at_s)} UTC, {terminal_text.relative_time(one.due_at_s, now_s)}"
+    if one.priority != "normal":
+        yield "priority", one.priority
+    if one.resource_type:
+        yield "about", f"{one.resource_type} {one.resource_id}"
+    if one.deeplink:
+        yield "link", one.deeplink
     if one.refused:
         yield "refused", one.refused
     yield "votes", f"{sum(vote.approve for vote in one.votes)} of {one.quorum}{'' if called else '; it no longer waits'}"

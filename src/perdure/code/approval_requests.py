@@ -53,13 +53,18 @@ class ApprovalRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     subject: ApprovalSubject | None = None
 
 
-class Delegation(msgspec.Struct, frozen=True):
-    """A person has passed their decision on: who, to whom, with which note, and when."""
+class Delegation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person passes their decision on: who, a member of `groups`, to whom, with which note, and when.
+
+    With `is_absent`, they are out of office, and `to` stands in for them.
+    """
 
     by: str
     to: str
     note: str = ""
+    groups: tuple[str, ...] = ()
     at_s: float = 0.0
+    is_absent: bool = False
 
 
 class ApprovalState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,8 +148,8 @@ def delegation_refusal(shown: ApprovalState, delegation: Delegation) -> str:
     by, to = delegation.by, delegation.to
     if not shown.assignees:
         return "anybody may decide, so there is nothing to delegate"
-    if by not in shown.assignees:
-        return f"{by} is not among its assignees, {', '.join(shown.assignees)}; only an assignee can delegate, and a group can't"
+    if by not in shown.assignees and not any(f"group:{group}" in shown.assignees for group in delegation.groups):
+        return f"{by} is not among those who may decide: {', '.join(shown.assignees)}"
     if to in shown.assignees:
         return f"{to} may decide already"
     for name in (by, to):
@@ -154,8 +159,9 @@ def delegation_refusal(shown: ApprovalState, delegation: Delegation) -> str:
 
 
 def after_delegation(shown: ApprovalState, delegation: Delegation) -> ApprovalState:
-    """Returns the state in which the delegate may decide in the place of the one who delegates."""
-    assignees = tuple(delegation.to if name == delegation.by else name for name in shown.assignees)
+    """Returns the state in which the delegate may decide in the place of the one who delegates: a member of an assigned group goes on being one."""
+    is_assignee = delegation.by in shown.assignees
+    assignees = tuple(delegation.to if name == delegation.by else name for name in shown.assignees) + (() if is_assignee else (delegation.to,))
     return msgspec.structs.replace(shown, assignees=assignees, delegations=(*shown.delegations, delegation))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.code.approval_requests import Delegation
 from perdure.code.declarations import checked_name
 from perdure.code.results import Vote
 from perdure.core import values
@@ -17,6 +18,9 @@ from perdure.service.page_cursors import page_limit
 from perdure.service.people.inbox import ApprovalCount, ApprovalPage, InboxFilter, count_approvals, inbox_page
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NOTHING, EncodedValue, Nested
+
+NOTE_CHARACTERS_MAX = 10_000
+"""The longest note of a delegation."""
 
 
 async def waiting(
@@ -91,6 +95,28 @@ def vote_of(caller: Caller, vote: Vote) -> Vote:
     """
     groups = caller.groups if caller.is_person and not caller.may("admin") else vote.groups
     return msgspec.structs.replace(vote, by=caller.decides_as(vote.by), groups=groups)
+
+
+async def delegate(
+    access: StoreAccess, key: Key, to: str, by: str = "", note: str = "", *, groups: tuple[str, ...] = (), wait: bool = True, caller: Caller = LOCAL
+) -> None:
+    """Lets `to` decide on an approval in place of `by`, by default the caller, who then may not any more, unless they are in an assigned group.
+
+    An engine accepts it; without `wait`, it is stored until one does.
+
+    Raises:
+        NotFound: there is no such approval.
+        HasEnded: it was decided before.
+        DecisionRefused: `by` may not decide, or anybody may, or `to` may already, or one of them has decided.
+        Forbidden: the caller is a person, and delegates for another one without being an admin.
+        BadName, BadValue: a name is not valid, or the note is too long.
+    """
+    if checked_name(to, "to").startswith("group:"):
+        raise BadValue("/to", to, "the name of a person; a group can't be delegated to")
+    if len(note) > NOTE_CHARACTERS_MAX:
+        raise BadValue("/note", f"{len(note):,} characters", f"at most {NOTE_CHARACTERS_MAX:,}")
+    who = vote_of(caller, Vote(by, True, groups=groups))
+    await approvals.delegate_approval(access, key, Delegation(checked_name(who.by, "by"), to, note, who.groups), wait)
 
 
 async def sign_link(access: StoreAccess, key: Key, by: str, approve: bool, lifetime_s: float, secret: bytes) -> str:

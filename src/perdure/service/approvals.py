@@ -6,14 +6,25 @@ names the approval, the person, the answer and an expiry time, and is signed wit
 
 import base64
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from perdure.code.approval_attributes import NO_SUBJECT, Priority, due_time
-from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalRequest, ApprovalState, Delegation, VoteReply, vote_refusal
+from perdure.code.approval_requests import (
+    APPROVAL_STATE_KEY,
+    DELEGATION_SIGNAL,
+    VOTE_SIGNAL,
+    ApprovalRequest,
+    ApprovalState,
+    Delegation,
+    VoteReply,
+    after_delegation,
+    delegation_refusal,
+    vote_refusal,
+)
 from perdure.code.results import Vote
 from perdure.core import messages, values
 from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
@@ -24,8 +35,8 @@ from perdure.core.paths import Key, Path, path_text
 from perdure.definitions.expr.json_schema import schema_problems
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service import execution_operations, queries
-from perdure.service import queries as pending_votes
 from perdure.service.execution_operations import await_reply
+from perdure.service.people.substitutes import stood_in_for
 from perdure.service.reruns import read_execution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter
@@ -171,9 +182,13 @@ async def decide_approval(access: StoreAccess, key: Key, vote: Vote) -> VoteRepl
         DecisionRefused: the vote does not count, and nothing was changed.
         BadValue: the value does not fit the form.
     """
-    signal = await vote_message(access, key, vote)
+    *behind, signal = await vote_messages(access, key, vote)
+    return await _accepted(access, key, signal, behind)
+
+
+async def _accepted(access: StoreAccess, key: Key, signal: messages.SignalMessage, behind: Sequence[messages.SignalMessage] = ()) -> VoteReply:
     try:
-        reply = await await_reply(access, key, signal)
+        reply = await await_reply(access, key, signal, behind)
     except NoReply as ended:
         raise await already_decided(access, key) or ended from ended
     answer: VoteReply = values.decode(await access.payload(reply), VoteReply, "the answer to a vote")
@@ -196,28 +211,101 @@ async def post_vote(access: StoreAccess, key: Key, vote: Vote) -> None:
     Raises:
         NotFound, HasEnded, DecisionRefused, BadValue: in the present state of the approval, the vote would not count.
     """
-    _ = await execution_operations.send_signal(access, key, await vote_message(access, key, vote))
+    *behind, signal = await vote_messages(access, key, vote)
+    _ = await execution_operations.send_signal(access, key, signal, behind=behind)
 
 
 async def vote_message(access: StoreAccess, key: Key, vote: Vote, message_key: str | None = None) -> messages.SignalMessage:
-    """Returns the message that carries a vote. Its idempotency key is `message_key`, or a fresh one.
+    """Returns the message that carries a vote of somebody who may decide themselves. Its idempotency key is `message_key`, or a fresh one.
 
     Raises:
         NotFound, HasEnded, DecisionRefused, BadValue: in the present state of the approval, the vote would not count.
     """
+    shown = await _open_state(access, key)
+    if shown is not None:
+        _expect_counts(key, shown, vote)
+    return execution_operations.signal_message(VOTE_SIGNAL, vote, message_key)
+
+
+async def vote_messages(access: StoreAccess, key: Key, vote: Vote) -> list[messages.SignalMessage]:
+    """Returns the messages that carry a vote, which is the last of them. Before the vote of a substitute, the decision is delegated to them.
+
+    Raises:
+        NotFound, HasEnded, DecisionRefused, BadValue: in the present state of the approval, the vote would not count.
+    """
+    shown, behind = await _open_state(access, key), list[messages.SignalMessage]()
+    if shown is not None:
+        delegation = await stand_in(access, key, shown, vote)
+        if delegation is not None:
+            behind.append(execution_operations.signal_message(DELEGATION_SIGNAL, delegation))
+            shown = after_delegation(shown, delegation)
+        _expect_counts(key, shown, vote)
+    return [*behind, execution_operations.signal_message(VOTE_SIGNAL, vote)]
+
+
+async def _open_state(access: StoreAccess, key: Key) -> ApprovalState | None:
+    """The state of an approval after all that was sent to it; None if it has not begun.
+
+    Raises:
+        HasEnded, DecisionRefused: it is decided.
+    """
     if (decided := await already_decided(access, key)) is not None:
         raise decided
-    found = await pending_votes.approval_after_votes(access, key)
-    if found is not None:
-        shown, decided_by = found
-        if why := vote_refusal(shown, vote):
-            raise DecisionRefused(key, why)
-        if decided_by is not None:
-            said = f"it is {'approved' if decided_by.approved else 'rejected'} by {shown.votes[-1].by} already"
-            raise DecisionRefused(key, f"{said}, which is recorded and takes effect when an engine runs")
-        if vote.approve and shown.request.form is not None:
-            check_form(shown.request.form, vote.value)
-    return execution_operations.signal_message(VOTE_SIGNAL, vote, message_key)
+    found = await queries.approval_after_votes(access, key)
+    if found is None:
+        return None
+    shown, decided_by = found
+    if decided_by is not None:
+        said = f"it is {'approved' if decided_by.approved else 'rejected'} by {shown.votes[-1].by} already"
+        raise DecisionRefused(key, f"{said}, which is recorded and takes effect when an engine runs")
+    return shown
+
+
+def _expect_counts(key: Key, shown: ApprovalState, vote: Vote) -> None:
+    if why := vote_refusal(shown, vote):
+        raise DecisionRefused(key, why)
+    if vote.approve and shown.request.form is not None:
+        check_form(shown.request.form, vote.value)
+
+
+async def stand_in(access: StoreAccess, key: Key, shown: ApprovalState, vote: Vote) -> Delegation | None:
+    """Returns the delegation to a voter who may not decide themselves, but stands in for an assignee who is out of office; None if they do not."""
+    if not shown.assignees or not vote_refusal(shown, vote):
+        return None
+    now_s = (await access.store.store_time()).now_s
+    for name in await stood_in_for(access.store, key.tenant, vote.by, now_s):
+        delegation = Delegation(name, vote.by, f"{name} is out of office", is_absent=True)
+        if not delegation_refusal(shown, delegation) and await can_delegate(access, key):
+            return delegation
+    return None
+
+
+# Delegation
+
+
+async def delegate_approval(access: StoreAccess, key: Key, delegation: Delegation, wait: bool) -> None:
+    """Lets somebody else decide; with `wait`, returns when an engine has accepted it.
+
+    Raises:
+        NotFound: there is no such approval.
+        HasEnded: it was decided before.
+        DecisionRefused: the one who delegates may not decide, the delegate may already, or one of them has.
+    """
+    shown = await _open_state(access, key)
+    if shown is not None and (why := delegation_refusal(shown, delegation)):
+        raise DecisionRefused(key, why)
+    if not await can_delegate(access, key):
+        raise DecisionRefused(key, "it was asked for with an earlier version of Perdure, and such an approval can't be delegated. Who may decide on it does")
+    signal = execution_operations.signal_message(DELEGATION_SIGNAL, delegation)
+    if wait:
+        _ = await _accepted(access, key, signal)
+    else:
+        _ = await execution_operations.send_signal(access, key, signal)
+
+
+async def can_delegate(access: StoreAccess, key: Key) -> bool:
+    """Whether an approval receives delegations: those of earlier versions, which have no attributes, do not."""
+    return bool((await access.head(key)).attributes)
 
 
 def check_form(form: dict[str, Any], filled: Any) -> None:

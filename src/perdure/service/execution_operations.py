@@ -213,8 +213,12 @@ async def _has_input(access: StoreAccess, key: Key, given: Value) -> bool:
     return next((begin.input == given for begin in begins if isinstance(begin, messages.StartMessage)), True)
 
 
-async def send_signal(access: StoreAccess, key: Key, signal: messages.SignalMessage, may_come: bool = False) -> Head | None:
+async def send_signal(
+    access: StoreAccess, key: Key, signal: messages.SignalMessage, may_come: bool = False, behind: Sequence[messages.SignalMessage] = ()
+) -> Head | None:
     """Sends a message; returns the head from before. With `may_come`, the execution need not exist yet, and None is returned if it does not.
+
+    Messages that it comes `behind` are sent in the same commit, and received before it.
 
     Raises:
         NotFound, HasEnded: no execution would receive it.
@@ -223,8 +227,9 @@ async def send_signal(access: StoreAccess, key: Key, signal: messages.SignalMess
     if head is not None and head.status in ENDED_STATUSES:
         raise HasEnded(key, head.status, f"the message {signal.name!r}")
     blobs: dict[str, bytes] = {}
-    light = msgspec.structs.replace(signal, body=values.offload_if_large(signal.body, blobs))
-    post = Post(messages=(OutgoingMessage(key, f"message:{signal.key}", messages.encode_message(light)),), blobs=tuple(blobs.items()))
+    light = [msgspec.structs.replace(one, body=values.offload_if_large(one.body, blobs)) for one in (*behind, signal)]
+    sent = tuple(OutgoingMessage(key, f"message:{one.key}", messages.encode_message(one)) for one in light)
+    post = Post(messages=sent, blobs=tuple(blobs.items()))
     _ = await access.store.commit([post])
     return head
 
@@ -511,15 +516,15 @@ class ReplySearch:
             raise NoReply(self._key, self._signal.name, f"it has ended ({self._ended.status})")
 
 
-async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMessage) -> Value:
-    """Sends a message under a fresh key and waits for the reply.
+async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMessage, behind: Sequence[messages.SignalMessage] = ()) -> Value:
+    """Sends a message under a fresh key, and in the same commit those that it comes `behind`, and waits for the reply to it.
 
     Raises:
         NotFound, HasEnded: no execution would receive it.
         NoReply: the execution ended without a reply, or could not accept the message.
         MessageRejected: a validator of the workflow has rejected it.
     """
-    before = await send_signal(access, key, signal)
+    before = await send_signal(access, key, signal, behind=behind)
     if before is None:
         raise NotFound(key)
     tail, search = LogTail(access.store, key, before.version, read_archives=True), ReplySearch(key, signal)

@@ -6,6 +6,7 @@ from perdure.service import access_records as access
 from perdure.service import catalog_records as catalog
 from perdure.service.bulk_workflow import BULK_PIECES
 from perdure.service.idempotency import KEPT_ANSWERS
+from perdure.service.people.person_records import PEOPLE
 from perdure.service.proposals.proposal_records import PROPOSAL_CONTENTS, PROPOSALS
 from perdure.service.record_kinds import RecordKind
 from perdure.service.triggers import schedule_states, trigger_records, webhook_deliveries
@@ -26,6 +27,7 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     access.AUDIT_ENTRIES,
     access.CREDENTIALS,
     BULK_PIECES,
+    PEOPLE,
     trigger_records.TRIGGERS,
     trigger_records.WEBHOOK_PATHS,
     schedule_states.SCHEDULE_STATES,

@@ -1,6 +1,7 @@
 """Answers queries about executions and about the processes that work on a store. Nothing is changed.
 
-Votes that no engine has received yet are messages of their approval; queries take them into account, though they take effect only when an engine runs.
+Votes and delegations that no engine has received yet are messages of their approval. Queries take them into account, though they take effect only when an
+engine runs.
 """
 
 from collections import Counter
@@ -11,7 +12,18 @@ from urllib.parse import unquote
 
 import msgspec
 
-from perdure.code.approval_requests import APPROVAL_STATE_KEY, VOTE_SIGNAL, ApprovalState, ApprovalVerdict, verdict_of_votes, vote_refusal
+from perdure.code.approval_requests import (
+    APPROVAL_STATE_KEY,
+    DELEGATION_SIGNAL,
+    VOTE_SIGNAL,
+    ApprovalState,
+    ApprovalVerdict,
+    Delegation,
+    after_delegation,
+    delegation_refusal,
+    verdict_of_votes,
+    vote_refusal,
+)
 from perdure.code.durations import Duration, duration_seconds
 from perdure.code.results import Vote
 from perdure.core import attributes, messages, values, views
@@ -36,21 +48,22 @@ from perdure.stores.protocol import Head, HeadFilter, HolderStatus, head_positio
 from perdure.stores.records import PagePosition, position_value
 
 
-async def pending_votes(access: StoreAccess, key: Key) -> list[Vote]:
-    """The votes among the messages of an approval, in the order in which an engine will receive them."""
-    found: list[Vote] = []
+async def pending_decisions(access: StoreAccess, key: Key) -> list[Vote | Delegation]:
+    """The votes and delegations among the messages of an approval, in the order in which an engine will receive them."""
+    found: list[Vote | Delegation] = []
+    kinds: dict[str, type[Vote | Delegation]] = {VOTE_SIGNAL.name: Vote, DELEGATION_SIGNAL.name: Delegation}
     for queued in await access.store.messages(key):
         try:
             message = messages.decode_execution_message(queued.body)
-            if isinstance(message, messages.SignalMessage) and message.name == VOTE_SIGNAL.name:
-                found.append(values.decode(await access.payload(message.body), Vote, "a vote"))
+            if isinstance(message, messages.SignalMessage) and message.name in kinds:
+                found.append(values.decode(await access.payload(message.body), kinds[message.name], f"a {message.name}"))
         except (Undecodable, LogDamaged, LogVersionUnsupported):  # the engine that receives it reports the error, or puts it into quarantine
             continue
     return found
 
 
 async def approval_after_votes(access: StoreAccess, key: Key) -> tuple[ApprovalState, ApprovalVerdict | None] | None:
-    """The state of an approval after its pending votes, and the verdict that they give; None if it has not begun.
+    """The state of an approval after its pending votes and delegations, and the verdict that they give; None if it has not begun.
 
     Raises:
         NotFound: no approval has this key.
@@ -60,9 +73,11 @@ async def approval_after_votes(access: StoreAccess, key: Key) -> tuple[ApprovalS
         return None
     shown: ApprovalState = values.decode(await access.payload(raw), ApprovalState, "an approval")
     found = None
-    for vote in await pending_votes(access, key):
-        if found is None and not vote_refusal(shown, vote):
-            shown = ApprovalState(shown.request, shown.assignees, shown.asked_at_s, shown.due_at_s, (*shown.votes, vote))
+    for one in await pending_decisions(access, key):
+        if isinstance(one, Delegation):
+            shown = shown if found is not None or delegation_refusal(shown, one) else after_delegation(shown, one)
+        elif found is None and not vote_refusal(shown, one):
+            shown = msgspec.structs.replace(shown, votes=(*shown.votes, one))
             found = verdict_of_votes(shown.request, shown.votes)
     return shown, found
 

@@ -31,6 +31,7 @@ from perdure.core.errors import BadValue
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.service.approvals import UNENDED_STATUSES, Approval, read_approval, why_refused
 from perdure.service.page_cursors import cursor_text, parse_cursor
+from perdure.service.people.substitutes import stood_in_for
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Head, HeadFilter, head_position
 from perdure.stores.records import PagePosition
@@ -162,7 +163,7 @@ class ApprovalPage(msgspec.Struct, frozen=True):
 class ApprovalCount(msgspec.Struct, frozen=True):
     """How many approvals wait, and how many of them are overdue. With `is_more`, there are more, which were not counted.
 
-    They are counted in the index: an approval of one's group counts until it is decided, even after one's own vote.
+    They are counted in the index: an approval of one's group, or of an absent person, counts until it is decided, even after one's own vote.
     """
 
     waiting: int
@@ -208,7 +209,8 @@ async def count_approvals(access: StoreAccess, tenant: str, which: InboxFilter) 
 
 async def _selection(access: StoreAccess, tenant: str, which: InboxFilter) -> _Selection:
     now_s = (await access.store.store_time()).now_s
-    return _Selection(tenant, which, now_s)
+    absent = () if which.assignee is None else await stood_in_for(access.store, tenant, which.assignee, now_s)
+    return _Selection(tenant, which, now_s, absent)
 
 
 async def _approvals(access: StoreAccess, selection: _Selection, limit: int, after: str) -> AsyncIterator[tuple[Approval, str]]:
@@ -220,6 +222,7 @@ async def _approvals(access: StoreAccess, selection: _Selection, limit: int, aft
                 yield one, cursor_text(head_position(head, ORDERS[selection.which.order]))
         after = EARLIER
     position = parse_cursor(after.removeprefix(EARLIER))
+    selection = msgspec.structs.replace(selection, stands_in_for=())  # nobody can decide in the place of another on approvals of earlier versions
     for head in await access.earlier_approvals.waiting(selection.tenant):
         if position is None or (head.created_at_s, head.key) < (position.created_at_s, position.key):
             one = await read_approval(access, head.key)

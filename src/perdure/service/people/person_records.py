@@ -1,0 +1,121 @@
+"""Records of people: when somebody is out of office and who then stands in, where notifications reach them, and which they do not want.
+
+A person needs no record to decide on approvals. The name is the one by which they decide: for somebody who has signed in, the name that their issuer gives.
+"""
+
+from typing import Literal, get_args
+
+import msgspec
+
+from perdure.code.declarations import checked_name
+from perdure.core import limits
+from perdure.core.errors import BadValue, StaleRecord
+from perdure.service.record_kinds import KeptValue, RecordKind, post_records
+from perdure.service.wire_types import Version
+from perdure.stores.protocol import ReadOnlyStore, Store
+
+NotificationKind = Literal["asked", "reminder", "escalated", "failure", "needs_attention", "dead_letter_surge", "open_breaker", "proposal"]
+"""What people are notified of: approvals that are asked for, waited for, or escalated; executions that fail or need attention; more dead letters than usual;
+the breaker of a trigger that opened; and changes of definitions that are proposed."""
+
+NOTIFICATION_KINDS: tuple[NotificationKind, ...] = get_args(NotificationKind)
+
+SUBSTITUTE = "substitute"
+"""The attribute by which those are found whom somebody stands in for."""
+
+TEXT_CHARACTERS_MAX = 320
+"""The longest e-mail address."""
+
+
+class PersonSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A person. From `out_from_at_s` until `out_until_at_s` (None: without an end), the `substitute` may decide in their place.
+
+    `email` is their address. Notifications of the kinds `unsubscribed` are not sent to them.
+    """
+
+    out_from_at_s: float | None = None
+    out_until_at_s: float | None = None
+    substitute: str = ""
+    email: str = ""
+    unsubscribed: tuple[NotificationKind, ...] = ()
+
+    def is_out(self, now_s: float) -> bool:
+        """Is true while somebody else stands in."""
+        begun = self.out_from_at_s is not None and self.out_from_at_s <= now_s
+        return bool(self.substitute) and begun and (self.out_until_at_s is None or now_s < self.out_until_at_s)
+
+
+PEOPLE = RecordKind("person", PersonSettings)
+
+
+class PersonDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a person, and whether they are out of office now. `version` is 0 if nothing was saved."""
+
+    name: str
+    version: Version
+    out_from_at_s: float | None = None
+    out_until_at_s: float | None = None
+    substitute: str = ""
+    email: str = ""
+    unsubscribed: tuple[NotificationKind, ...] = ()
+    is_out: bool = False
+
+
+NOBODY = PersonSettings()
+
+
+async def read_person(store: ReadOnlyStore, tenant: str, name: str) -> PersonDetails:
+    """Returns what is known of a person."""
+    kept = await PEOPLE.read(store, tenant, checked_name(name, "person"))
+    return _details(name, kept, (await store.store_time()).now_s)
+
+
+async def save_person(store: Store, tenant: str, name: str, person: PersonSettings, revision: int | None) -> PersonDetails:
+    """Saves what is known of a person, in place of what was.
+
+    Raises:
+        BadValue: a time, the substitute, the address or a kind is not valid.
+        StaleRecord: the record is not at the revision, or was changed at the same time.
+    """
+    check_person(checked_name(name, "person"), person)
+    kept = await PEOPLE.read(store, tenant, name)
+    version = 0 if kept is None else kept.version
+    if revision not in (None, version):
+        raise StaleRecord(PEOPLE.name, name, revision or 0, version)
+    attributes = {SUBSTITUTE: person.substitute} if person.substitute else {}
+    await post_records(store, [PEOPLE.change(tenant, name, version, person, attributes)])
+    return _details(name, await PEOPLE.read(store, tenant, name), (await store.store_time()).now_s)
+
+
+def check_person(name: str, person: PersonSettings) -> None:
+    """Checks what somebody wants to save.
+
+    Raises:
+        BadValue: a time, the substitute, the address or a kind is not valid.
+    """
+    if person.substitute == name:
+        raise BadValue("/substitute", person.substitute, "somebody else")
+    if person.substitute.startswith("group:") or len(person.substitute.encode(errors="replace")) > limits.ATTRIBUTE_BYTES_MAX:
+        raise BadValue("/substitute", person.substitute[:100], "the name of a person, of at most 1,024 bytes")
+    if (person.out_from_at_s is None) != (not person.substitute):
+        raise BadValue("/substitute", person.substitute, "given together with the beginning of the absence, or neither of them")
+    if person.out_until_at_s is not None and (person.out_from_at_s is None or person.out_until_at_s <= person.out_from_at_s):
+        raise BadValue("/outUntilAt", person.out_until_at_s, "later than the beginning of the absence")
+    if person.email and (person.email.count("@") != 1 or not person.email.isprintable() or " " in person.email or len(person.email) > TEXT_CHARACTERS_MAX):
+        raise BadValue("/email", person.email[:100], "an address such as ada@example.com")
+    if unknown := set(person.unsubscribed) - set(NOTIFICATION_KINDS):
+        raise BadValue("/unsubscribed", sorted(unknown), f"some of {', '.join(NOTIFICATION_KINDS)}")
+
+
+def _details(name: str, kept: KeptValue[PersonSettings] | None, now_s: float) -> PersonDetails:
+    person = NOBODY if kept is None else kept.value
+    return PersonDetails(
+        name=name,
+        version=0 if kept is None else kept.version,
+        out_from_at_s=person.out_from_at_s,
+        out_until_at_s=person.out_until_at_s,
+        substitute=person.substitute,
+        email=person.email,
+        unsubscribed=person.unsubscribed,
+        is_out=person.is_out(now_s),
+    )
