@@ -6,16 +6,18 @@ It holds no rules, but gives `perdure.operations.on_triggers` its typed interfac
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
-from perdure.code.durations import whole_number
+from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.core import values
-from perdure.operations import on_triggers
+from perdure.operations import on_deliveries, on_triggers
 from perdure.operations.local_service import LocalService
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.service_access import ServiceAccess
+from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
 from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
 
@@ -157,3 +159,76 @@ class AsyncTriggers:
         """
         call = self._service(tenant)
         return await call(on_triggers.run, tenant, trigger, call.author, values.encode(payload, "the payload"), request_id)
+
+    async def deliveries(
+        self,
+        trigger: str,
+        *,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        event: str = "",
+        status: str = "",
+        limit: int = 100,
+        after: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> DeliveryPage:
+        """A page of the deliveries of a webhook that were accepted, newest first.
+
+        `since` and `until` are times, or durations before now; `status` is that of the execution. The next page begins behind the `next` of this one. Of those
+        that were rejected, it has the number and the last 20, as far as the answering process has rejected them.
+
+        Raises:
+            NotFound: there is no such trigger.
+            BadValue: it is no webhook, or the limit or the position is invalid.
+        """
+        which: dict[str, Any] = {"since": _before(since, "since"), "until": _before(until, "until"), "event": event, "status": status}
+        return await self._service(tenant)(on_deliveries.page, tenant, trigger, **which, limit=limit, after=after)
+
+    async def delivery(self, trigger: str, delivery: str, *, tenant: str = DEFAULT_TENANT) -> DeliveryDetails:
+        """A delivery of a webhook, with its body.
+
+        Raises:
+            NotFound: there is no such trigger, or no such delivery any more.
+        """
+        return await self._service(tenant)(on_deliveries.read, tenant, trigger, delivery)
+
+    async def replay(self, trigger: str, delivery: str, *, request_id: str = "", tenant: str = DEFAULT_TENANT) -> TriggeredRun:
+        """Starts a new execution with what a delivery has brought, by the trigger and the workflow as they are now.
+
+        With a `request_id`, its repetition finds the execution that the first has started.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, delivery or workflow any more.
+            BadValue: the body was not kept, or the workflow does not take it.
+            DefinitionDisabled: the definition is disabled.
+        """
+        call = self._service(tenant)
+        return await call(on_deliveries.replay, tenant, trigger, delivery, call.author, request_id)
+
+    async def replay_many(
+        self,
+        trigger: str,
+        *,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        event: str = "",
+        status: str = "",
+        expect: int | None = None,
+        request_id: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> ReplayedDeliveries:
+        """Counts the deliveries that match or, with `expect`, the number that was counted, replays them, the oldest first.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, or no such workflow any more.
+            BadValue: others match than are expected, more than can be replayed at a time, or the workflow does not take one.
+            DefinitionDisabled: the definition is disabled.
+        """
+        call = self._service(tenant)
+        which: dict[str, Any] = {"since": _before(since, "since"), "until": _before(until, "until"), "event": event, "status": status}
+        return await call(on_deliveries.replay_many, tenant, trigger, call.author, **which, expect=expect, client_request_id=request_id)
+
+
+def _before(given: Duration | datetime | None, name: str) -> float | datetime | None:
+    """A time, or how many seconds before now it was."""
+    return given if given is None or isinstance(given, datetime) else duration_seconds(given, name)

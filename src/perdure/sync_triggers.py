@@ -6,11 +6,14 @@ Made from `perdure.async_triggers` by ``python -m tools.make_sync``, but for wha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from perdure.async_triggers import AsyncTriggers, ListedTriggers
 from perdure.code.call_options import DEFAULT_TENANT
+from perdure.code.durations import Duration
 from perdure.loop_thread import LoopThread
+from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
 from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
 
@@ -127,3 +130,69 @@ class Triggers:
             DefinitionDisabled: the definition is disabled.
         """
         return self._thread.call(self._inner.run(trigger, payload, request_id=request_id, tenant=tenant))
+
+    def deliveries(
+        self,
+        trigger: str,
+        *,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        event: str = "",
+        status: str = "",
+        limit: int = 100,
+        after: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> DeliveryPage:
+        """A page of the deliveries of a webhook that were accepted, newest first.
+
+        `since` and `until` are times, or durations before now; `status` is that of the execution. The next page begins behind the `next` of this one. Of those
+        that were rejected, it has the number and the last 20, as far as the answering process has rejected them.
+
+        Raises:
+            NotFound: there is no such trigger.
+            BadValue: it is no webhook, or the limit or the position is invalid.
+        """
+        return self._thread.call(self._inner.deliveries(trigger, since=since, until=until, event=event, status=status, limit=limit, after=after, tenant=tenant))
+
+    def delivery(self, trigger: str, delivery: str, *, tenant: str = DEFAULT_TENANT) -> DeliveryDetails:
+        """A delivery of a webhook, with its body.
+
+        Raises:
+            NotFound: there is no such trigger, or no such delivery any more.
+        """
+        return self._thread.call(self._inner.delivery(trigger, delivery, tenant=tenant))
+
+    def replay(self, trigger: str, delivery: str, *, request_id: str = "", tenant: str = DEFAULT_TENANT) -> TriggeredRun:
+        """Starts a new execution with what a delivery has brought, by the trigger and the workflow as they are now.
+
+        With a `request_id`, its repetition finds the execution that the first has started.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, delivery or workflow any more.
+            BadValue: the body was not kept, or the workflow does not take it.
+            DefinitionDisabled: the definition is disabled.
+        """
+        return self._thread.call(self._inner.replay(trigger, delivery, request_id=request_id, tenant=tenant))
+
+    def replay_many(
+        self,
+        trigger: str,
+        *,
+        since: Duration | datetime | None = None,
+        until: Duration | datetime | None = None,
+        event: str = "",
+        status: str = "",
+        expect: int | None = None,
+        request_id: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> ReplayedDeliveries:
+        """Counts the deliveries that match or, with `expect`, the number that was counted, replays them, the oldest first.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, or no such workflow any more.
+            BadValue: others match than are expected, more than can be replayed at a time, or the workflow does not take one.
+            DefinitionDisabled: the definition is disabled.
+        """
+        return self._thread.call(
+            self._inner.replay_many(trigger, since=since, until=until, event=event, status=status, expect=expect, request_id=request_id, tenant=tenant)
+        )

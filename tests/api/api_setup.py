@@ -11,6 +11,7 @@ from perdure import App, Context, Retry, Signal, Workflow, step, workflow
 from perdure.api.api_app import ApiApp
 from perdure.api.api_server import ApiServer, listening_socket, url_of
 from perdure.api.http_requests import ApiRequest
+from perdure.api.webhook_routes import WebhookRoutes
 from perdure.service.callers import LOCAL, Caller
 from perdure.service.store_access import StoreAccess
 
@@ -150,7 +151,7 @@ async def api_on_a_port(access: StoreAccess, port: int = 0) -> AsyncIterator[str
         return LOCAL
 
     listening = listening_socket("127.0.0.1", port)
-    server = ApiServer(ApiApp(access, anybody, secret=b"a secret of the tests"), listening)
+    server = ApiServer(ApiApp(access, anybody, secret=b"a secret of the tests", webhooks=WebhookRoutes(access)), listening)
     running = asyncio.create_task(server.run())
     await server.ready()
     try:

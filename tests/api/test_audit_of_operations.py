@@ -24,6 +24,8 @@ IN_THE_LOG = {
     "executions.start_bulk",
     *("catalog.start_document", "approvals.vote", "approvals.delegate", "approvals.vote_by_link"),
     *("approvals.complete", "approvals.fail", "approvals.heartbeat"),
+    *("executions.start_bulk", "deliveries.replay", "deliveries.replay_many"),
+    *("catalog.start_document", "approvals.vote", "approvals.vote_by_link", "approvals.complete", "approvals.fail", "approvals.heartbeat"),
 }
 """Operations that start executions or send messages to them: their logs have these."""
 

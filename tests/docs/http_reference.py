@@ -18,6 +18,7 @@ GROUPS = {
     "catalog": "Workflows: definitions and their versions",
     "proposals": "Proposals of changes of definitions",
     "triggers": "Triggers: schedules, webhooks, events",
+    "deliveries": "Deliveries of webhooks",
     "approvals": "Approvals, and completions of external steps",
     "people": "People",
     "dead_letters": "Dead letters",

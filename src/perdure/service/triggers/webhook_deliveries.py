@@ -72,7 +72,12 @@ DELIVERY_KEYS = RecordKind("delivery key", DeliveryKey, audited=False, expires=T
 
 def new_delivery_id(at_s: float) -> str:
     """A new id of a delivery at a time: in order of id, the newest comes first."""
-    return f"{_LATEST_US - round(at_s * 1e6):017}-{secrets.token_hex(4)}"
+    return f"{first_delivery_id(at_s)}-{secrets.token_hex(4)}"
+
+
+def first_delivery_id(at_s: float) -> str:
+    """A text behind which, in order of id, the deliveries of a time and earlier ones come."""
+    return f"{_LATEST_US - round(at_s * 1e6):017}"
 
 
 def delivery_prefix(trigger: str) -> str:
