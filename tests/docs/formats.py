@@ -136,6 +136,7 @@ WORKFLOWS = {
     "perdure.approval": "an approval",
     "perdure.composite": "what is counted about a composite",
     "perdure.bulk": "does something with many executions, by a filter",
+    "perdure.proposal": "proposes a change of the definition of the execution that starts it",
     "perdure.schedules": "starts what the schedules of a tenant have due",
 }
 SIGNALS = {

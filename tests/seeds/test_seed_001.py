@@ -11,16 +11,18 @@ claim   where
 10      test_an_id_starts_one_execution_however_many_ask below
 11      test_each_try_is_remembered_with_its_number_and_nothing_of_it_is_overwritten below;
         api/test_execution_reads: test_a_step_has_all_its_attempts_with_input_and_output, test_steps_come_in_pages
-12, 13  later: proposals and versions of stored definitions
+12, 13  test_curl_proposals_001: test_a_proposal_is_made_reviewed_and_applied_by_curl_and_a_stale_one_fails;
+        service/test_catalog: test_history_survives_deletion_and_numbers_go_on_from_it
 14      later: triggers
 15      case 001_single_step; row "with on_timeout: approve, time approves"; row "an approval for which the time is over is an error"
 16      test_from_a_terminal_state_nothing_leads_away below;
         test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
-17      later: proposals
+17      service/proposals/test_proposal_changes: test_a_rejected_proposal_is_not_applied,
+        test_an_approved_proposal_fails_when_its_definition_has_another_version
 18      later: how many are active at once for each user is a limit of triggers and of the service
 19-24, 26, 31 operations/test_on_catalog: what the catalog does over HTTP
 25, 32, 33, 34, 37 api/test_route_aliases: test_a_workflow_is_run_by_its_slug_approved_by_its_resume_token_and_has_its_outputs
-27-30   later: proposals
+27-30   test_curl_proposals_001
 35, 36  api/test_route_aliases: test_an_external_run_is_completed_by_its_runner_once, test_a_reported_failure_fails_the_run,
         test_nothing_is_reported_on_an_execution_that_is_run_by_an_engine, test_of_several_steps_outside_the_token_says_which
 38      api/test_route_aliases: test_an_id_of_several_workflows_is_ambiguous_and_never_a_prefix
@@ -50,7 +52,10 @@ claim   where
 95      test_what_goes_on_after_a_wait_replays_results_and_runs_nothing_again below;
         test_run_001: test_what_was_done_before_an_approval_is_not_done_again_wherever_it_is_killed
 96      test_run_001: test_an_approval_is_called_the_same_after_any_crash; the resume token as well: as 39
-97-114  later: proposals, versions and rollback of stored definitions
+97      test_curl_proposals_001: test_who_proposes_does_not_review_and_a_workflow_that_does_not_allow_it_takes_no_proposals
+98-101, 103-108 test_curl_proposals_001: test_a_proposal_is_made_reviewed_and_applied_by_curl_and_a_stale_one_fails
+102     service/proposals/test_proposal_changes: test_a_proposal_expires_after_14_days_which_is_shown_and_is_no_status
+109-114 service/test_catalog: test_a_rollback_raises_the_version_and_leaves_a_trace_although_the_content_exists
 115     test_definitions_001: test_a_command_has_two_minutes_and_never_more_than_ten;
         test_run_001: test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment;
         test_commands_001: test_the_example_of_its_types_runs_its_commands, test_output_is_cut_at_64k_characters,
@@ -69,7 +74,8 @@ claim   where
 124     case 001_conditional; test_definitions_001: test_what_a_step_stores_is_its_result_and_the_output_of_the_workflow
 125     test_run_001: test_what_happens_is_told_in_events
 126     cli: test_killed_at_its_approval_and_run_again_it_goes_on, test_a_denied_approval_ends_it_as_cancelled, test_a_definition_comes_from_standard_input
-127     later: proposals that are stored; what an agent proposes: kinds/agents/test_agent_patches: test_a_definition_is_only_proposed
+127     cli/test_proposal_commands: test_a_proposal_is_made_looked_at_reviewed_and_applied;
+        service/proposals/test_proposal_workflow: test_an_agent_proposes_a_change_of_the_definition_for_future_executions
 128     cli/test_exit_codes: test_every_code_is_explained, and the codes in every transcript
 129     test_run_001: test_every_type_of_the_seed_is_known_and_no_other
 130     test_definitions_001: test_steps_without_an_id_are_called_by_their_path
@@ -77,10 +83,10 @@ claim   where
 132     test_definitions_001: test_what_the_validator_of_the_seed_refuses_is_an_error
 133     test_run_001: test_every_type_of_the_seed_is_known_and_no_other; there is one validator, of which the command line, the SDK and engines make use
 134     test_an_id_starts_one_execution_however_many_ask below
-135     later: proposals
+135     as 98
 136     later: triggers
 137     as 119
-138     later: definitions that a service stores
+138     service/test_catalog_sync: test_a_set_is_applied_only_with_the_number_of_its_deletions
 139     format/test_format_schema: test_it_is_a_schema_of_draft_2020_12
 140     test_definitions_001: test_a_subworkflow_is_called_in_its_version_and_limits_are_read;
         kinds/agents/test_agent_patches: test_a_definition_that_does_not_allow_it_is_not_changed_and_the_agent_is_told

@@ -174,6 +174,9 @@ COMPOSITE_WORKFLOW = "perdure.composite"
 SCHEDULE_WORKFLOW = "perdure.schedules"
 """The workflow of the schedule clock: one execution of it in each tenant starts what the schedules of the tenant have due."""
 
+PROPOSAL_WORKFLOW = "perdure.proposal"
+"""The workflow of proposals that executions make: an execution of it proposes a change of the definition of the one that has started it."""
+
 BULK_WORKFLOW = "perdure.bulk"
 """The workflow of bulk executions: each does something to all executions of a filter."""
 

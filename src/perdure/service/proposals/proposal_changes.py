@@ -80,6 +80,8 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
         DefinitionOwned: a watched file has the definition.
     """
     _ = _checked_note(note)
+    if by.id and (made_before := await _made_before(access.store, tenant, by.id)) is not None:
+        return made_before
     received = received_bytes(document)
     before = await _present(access.store, tenant, which, base)
     slug = which if before is None else before.key
@@ -113,9 +115,17 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
         pieces=0,
     )
     content = ProposalContent(received, definition_bytes(after), diff.encode())
-    with suppress(StaleRecord):  # an earlier attempt of the same execution has made it
+    with suppress(StaleRecord):  # another attempt of the same execution has made it meanwhile
         await post_records(access.store, new_proposal_changes(tenant, record, content))
     return await find_proposal(access.store, tenant, record.id)
+
+
+async def _made_before(store: ReadOnlyStore, tenant: str, id: str) -> KeptValue[ProposalRecord] | None:
+    """The proposal that an earlier attempt has made, whatever has happened since."""
+    try:
+        return await find_proposal(store, tenant, id)
+    except NotFound:
+        return None
 
 
 def _checked_note(note: str) -> str:

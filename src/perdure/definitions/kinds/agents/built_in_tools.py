@@ -6,6 +6,7 @@ Perdure's own tools for agents: pipelines, changes of the workflow, the search f
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any, Literal
 
 import msgspec
@@ -13,13 +14,15 @@ import msgspec
 from perdure.code.declarations import Step
 from perdure.code.step_environment import current_resources, step_info
 from perdure.core import events as e
-from perdure.core import log_format, messages
-from perdure.core.envelopes import OutgoingMessage
+from perdure.core import log_format, messages, values
+from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.errors import BadDefinition, Fatal
 from perdure.core.execution import Execution
+from perdure.core.operations import PROPOSAL_WORKFLOW, Failure
 from perdure.core.paths import Key
+from perdure.core.program import CATALOG_PROGRAM, program_name
 from perdure.core.replay import fold_events
-from perdure.core.values import verified_payload
+from perdure.core.values import Blob, verified_payload
 from perdure.definitions.format.canonical_form import definition_bytes, definition_hash
 from perdure.definitions.format.definition_diff import definition_changes, render_changes
 from perdure.definitions.graph import step_kind as kinds
@@ -43,7 +46,8 @@ async def patch_workflow(
     """Change the workflow whose step the running agent is, which is the one that `workflow_tag` names: its execution, or, as a proposal, its definition.
 
     Returns under ``patched`` the ``hash`` of the definition by which the execution now goes on, and the ``changes``, in lines; under ``proposal`` also the
-    ``definition`` that would come of it, and the hash of the one that it is based on (``base``). Done again after a crash, it finds what it has done.
+    ``definition`` that would come of it, and the hash of the one that it is based on (``base``). A proposal for a definition of the catalog is made there, for
+    people to review, and has an ``id``. Done again after a crash, it finds what it has done.
 
     Raises:
         Fatal: the definition does not allow it, the change is not valid, or what has begun does not fit it.
@@ -62,15 +66,9 @@ async def patch_workflow(
         raise Fatal(f"{parent.workflow} may not be changed by its agents; to allow that, write allow: {{self_edit: true}} in its definition")
     after = apply_definition_patch(before, operations, workflow_tag)
     if scope == "definition":
-        return {
-            "proposal": {
-                "base": f"sha256:{base}",
-                "hash": definition_hash(after),
-                "changes": _changes(before, after),
-                "definition": after,
-                "description": description,
-            }
-        }
+        shown = {"base": f"sha256:{base}", "hash": definition_hash(after), "changes": _changes(before, after), "definition": after, "description": description}
+        made = await _propose(store, parent, info.key, shown) if execution.program == CATALOG_PROGRAM else {}
+        return {"proposal": {**made, **shown}}
     body = messages.encode_message(messages.PatchMessage(definition_bytes(after), base, f"{mark}{description}"))
     _ = await store.commit([Post(messages=(OutgoingMessage(parent, f"patch:{info.key}", body),))])
     async with asyncio.timeout(ANSWER_S):
@@ -79,6 +77,37 @@ async def patch_workflow(
                 raise Fatal(f"{parent} has ended before it could be changed")
             await asyncio.sleep(LOOK_S)
     return _patched(before, after, answer)
+
+
+async def _propose(store: Store, parent: Key, step_key: str, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Has an execution of Perdure's own workflow make the proposal, and returns what that has returned: it is in the log of the service, once.
+
+    Raises:
+        Fatal: the proposal is refused, such as one for a definition that has another version by now.
+        TimeoutError: no engine has made it in time.
+    """
+    key = Key(parent.tenant, PROPOSAL_WORKFLOW, sha256(step_key.encode()).hexdigest()[:32])
+    input = values.encode(((), {"document": shown["definition"], "note": shown["description"], "base": shown["base"]}), "a proposal")
+    blobs = dict[str, bytes]()
+    start = messages.StartMessage(input=values.offload_if_large(input, blobs), origin=parent)
+    found = await store.read(parent)
+    opens = NewExecution(program_name(PROPOSAL_WORKFLOW, 0), parent if found is None else found.head.root)
+    send = OutgoingMessage(key, "start", messages.encode_message(start), opens=opens)
+    _ = await store.commit([Post(messages=(send,), blobs=tuple(blobs.items()))])
+    async with asyncio.timeout(ANSWER_S):
+        while True:
+            if (ended := (await _read(store, key)).ended) is not None:
+                break
+            await asyncio.sleep(LOOK_S)
+    if isinstance(ended.outcome, Failure):
+        raise Fatal(f"nothing was proposed: {ended.outcome.error.message}")
+    value = ended.outcome.value
+    made: dict[str, Any] = values.decode(value if isinstance(value, bytes) else await _payload(store, value), dict[str, Any], "a proposal")
+    return {name: made[name] for name in ("id", "widens_rights", "expires_at_s")}
+
+
+async def _payload(store: Store, blob: Blob) -> bytes:
+    return verified_payload(blob.sha256, await store.blob(blob.sha256))
 
 
 def _patched(before: dict[str, Any], after: dict[str, Any], refused: tuple[str, ...]) -> dict[str, Any]:
