@@ -13,11 +13,12 @@ from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.core import values
-from perdure.operations import on_deliveries, on_triggers
+from perdure.operations import on_deliveries, on_events, on_triggers
 from perdure.operations.local_service import LocalService
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.service_access import ServiceAccess
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
+from perdure.service.triggers.posted_events import PostedEvent
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
 from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
 
@@ -227,6 +228,14 @@ class AsyncTriggers:
         call = self._service(tenant)
         which: dict[str, Any] = {"since": _before(since, "since"), "until": _before(until, "until"), "event": event, "status": status}
         return await call(on_deliveries.replay_many, tenant, trigger, call.author, **which, expect=expect, client_request_id=request_id)
+
+    async def post_event(self, event: Mapping[str, Any], *, tenant: str = DEFAULT_TENANT) -> PostedEvent:
+        """Posts a CloudEvent (1.0, as data), which starts what triggers of its `type` start. One of the same `source` and `id` is posted once.
+
+        Raises:
+            BadValue: it is no CloudEvent, or is too large.
+        """
+        return await self._service(tenant)(on_events.post, tenant, dict(event))
 
 
 def _before(given: Duration | datetime | None, name: str) -> float | datetime | None:

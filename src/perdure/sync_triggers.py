@@ -14,6 +14,7 @@ from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.durations import Duration
 from perdure.loop_thread import LoopThread
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
+from perdure.service.triggers.posted_events import PostedEvent
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
 from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
 
@@ -196,3 +197,11 @@ class Triggers:
         return self._thread.call(
             self._inner.replay_many(trigger, since=since, until=until, event=event, status=status, expect=expect, request_id=request_id, tenant=tenant)
         )
+
+    def post_event(self, event: Mapping[str, Any], *, tenant: str = DEFAULT_TENANT) -> PostedEvent:
+        """Posts a CloudEvent (1.0, as data), which starts what triggers of its `type` start. One of the same `source` and `id` is posted once.
+
+        Raises:
+            BadValue: it is no CloudEvent, or is too large.
+        """
+        return self._thread.call(self._inner.post_event(event, tenant=tenant))

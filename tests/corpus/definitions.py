@@ -421,6 +421,33 @@ vars: {seconds: 2, at: "2001-09-09T03:00:00Z"}
 output: {one: "@one", some: "@some", gathered: "@gathered", own: "@own", go: "@go"}
 """
 
+TRIGGERED = """
+order: listed
+input: {n: {type: integer, default: 0}}
+triggers:
+  - {name: nightly, schedule: {cron: "0 2 * * 1-5", timezone: Europe/London, catch_up: 1, overlap: queue, queued_max: 3, jitter: 30s, break_after: 5}}
+  - {name: hourly, schedule: {every: 1h, starts: "2001-09-09T03:00:00Z", ends: "2101-09-09T03:00:00Z"}}
+  - {name: once, schedule: {once: ["2101-09-09T03:00:00Z"]}}
+  - name: push
+    webhook:
+      path: push
+      method: PUT
+      headers: {x-kind: push}
+      verify: {scheme: generic, secret: ["@secrets.NEW", "@secrets.OLD"], header: x-sum, prefix: v1=, encoding: base64, timestamp_header: x-at, tolerance: 1m}
+      map: {n: $.n}
+      respond: result
+      respond_within: 5s
+      delivery_header: x-delivery
+      active_max: 3
+      queued_max: 9
+  - {name: paid, event: {on: order.paid, of: order, where: [{ref: "@self.value.n", gt: 0}], map: {n: $.value.n}}, enabled: false}
+  - {name: hand, manual: {}, with: {n: 3}}
+steps:
+  - {id: told, emit: {event: counted, body: {n: "@input.n"}}}
+  - {id: go, listen: go}
+output: "@trigger.id?"
+"""
+
 UNDO = """
 order: listed
 on_failure: {call: ECHO}
@@ -701,6 +728,7 @@ CASES: dict[str, DefinitionEntry] = {
     "definition_ports": DefinitionEntry(PORTS, (Waited(20), Sent("go", 1)), {"n": 3}),
     "definition_people": DefinitionEntry(PEOPLE, VOTES),
     "definition_inbox": DefinitionEntry(INBOX, (Waited(30), Voted("paid")), {"invoice": "17"}),
+    "definition_triggered": DefinitionEntry(TRIGGERED, (Sent(),), {"n": 1}),
     "definition_messages": DefinitionEntry(MESSAGES, HEARD),
     "definition_children": DefinitionEntry(CHILDREN, (Waited(30), Sent()), calls=(CHILD, FAILING_CHILD, WAITING_CHILD)),
     "definition_undo": DefinitionEntry(UNDO, (Sent(), Waited(0)), calls=(CHILD,)),

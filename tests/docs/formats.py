@@ -137,6 +137,7 @@ WORKFLOWS = {
     "perdure.composite": "what is counted about a composite",
     "perdure.bulk": "does something with many executions, by a filter",
     "perdure.proposal": "proposes a change of the definition of the execution that starts it",
+    "perdure.events": "starts what one event triggers",
     "perdure.schedules": "starts what the schedules of a tenant have due",
 }
 SIGNALS = {

@@ -19,6 +19,7 @@ GROUPS = {
     "proposals": "Proposals of changes of definitions",
     "triggers": "Triggers: schedules, webhooks, events",
     "deliveries": "Deliveries of webhooks",
+    "events": "Events that programs post",
     "approvals": "Approvals, and completions of external steps",
     "people": "People",
     "dead_letters": "Dead letters",

@@ -71,6 +71,17 @@ async def choosy(ctx: Context, what: str) -> Any:
     return (await ctx.attempt(draw.with_(retry=only), what)).kind
 
 
+@step(queue="gpu", retry=Retry(max=3, wait=1.0, only=(ConnectionError,), fatal=(BrokenPipeError,)))
+def choosy_draw(what: str) -> str:
+    raise NotImplementedError  # a worker in another language performs it
+
+
+@workflow
+async def declared_choosy(ctx: Context, what: str) -> Any:
+    outcome: Any = await ctx.attempt(choosy_draw, what)
+    return outcome.kind
+
+
 @workflow
 async def drawing_many(ctx: Context, count: int) -> list[Any]:
     return await ctx.map(lambda c, name: c.step(draw, name), [str(number) for number in range(count)])
@@ -649,15 +660,19 @@ async def test_of_ended_leases_only_the_last_are_remembered(c: Cluster) -> None:
     assert task_leases.find(ADA, "9") is None and task_leases.find(ADA, "10") is not None and not task_leases.open
 
 
-@virtually
-async def test_a_failure_is_final_if_the_call_does_not_retry_errors_of_its_type(c: Cluster) -> None:
-    engine, process = await c.engine(choosy), await c.broker()
+@pytest.mark.parametrize("by", [choosy, declared_choosy], ids=["call", "step"])
+def test_a_failure_is_final_if_the_call_or_the_step_does_not_retry_errors_of_its_type(by: Any) -> None:
+    virtually(lambda c: _classified(c, by))()
+
+
+async def _classified(c: Cluster, by: Any) -> None:
+    engine, process = await c.engine(by), await c.broker()
     for number, (types, kind) in enumerate(
         [(["ConnectionError"] * 3, "exhausted"), (["ConnectionError", "BrokenPipeError"], "fatal"), (["Broken"], "fatal"), (["OtherConnectionError"], "fatal")]
     ):
-        assert await c.start(engine, choosy, "a cat", id=str(number))
+        assert await c.start(engine, by, "a cat", id=str(number))
         for type in types:
             task_lease = await one(process)
             for _ in range(2):
                 assert await process.broker.fail(ADA, task_lease.id, ErrorInfo(type, "no ink")) is None, "the same answer again is accepted"
-        assert await c.result(engine, choosy, id=str(number)) == kind
+        assert await c.result(engine, by, id=str(number)) == kind

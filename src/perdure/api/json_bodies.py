@@ -12,6 +12,8 @@ from perdure.api.problems import Refusal
 JSON_DEPTH_MAX = 100
 """The most objects and arrays in one another in a body."""
 
+JSON_TYPES = ("application/json", "application/cloudevents+json")
+
 THREAD_BYTES_MIN = 256 * 1024
 """Larger bodies are read in a thread, so that other requests are answered meanwhile."""
 
@@ -27,7 +29,7 @@ async def json_body(request: ApiRequest, whole: str = "") -> dict[str, Any]:
         return {}
     kind, _, parameters = request.header("content-type").partition(";")
     kind = kind.strip().lower()
-    if kind != "application/json":
+    if kind not in JSON_TYPES:
         raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json", where="content-type")
     if parameters and (charset := _charset(parameters)) not in ("", "utf-8", "utf8"):
         raise Refusal(415, "not_json", f"the charset of the body is {charset}", "send JSON in UTF-8", where="content-type")

@@ -898,10 +898,15 @@ class Context:
         kept = instance.remember(path, lambda: attributes.encode_attribute_changes(asked), role="attributes")
         instance.attributes = attributes.merge_attributes(instance.attributes, attributes.decode_attribute_changes(kept))
 
-    def emit(self, value: Any) -> None:
-        """Appends `value` to the stream of the execution."""
+    def emit(self, value: Any, *, event: str = "") -> None:
+        """Appends `value` to the stream of the execution. With `event`, it is also a public event of that name, which can start executions by triggers.
+
+        Raises:
+            BadName: the name of the event is too long.
+        """
         path = self._enter("emit").take("emit")
-        self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="stream")
+        named = {"label": checked_name(event, "event")} if event else {}
+        self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="stream", **named)
 
     def commit(self) -> None:
         """Makes all steps so far final: they are not undone if the execution fails later."""

@@ -212,14 +212,19 @@ class Step(Generic[P, R_co, X_co]):
 
     @cached_property
     def rule(self) -> RetryRule:
-        """The retry policy, as the log records it. In a queue, it has the errors of the call, if these are not those that the step declares.
+        """The retry policy, as the log records it. In a queue, it has the errors by name: those of the call, else those that the step declares.
+
+        A worker in Python has the classes that the step declares anyway. One in another language goes by the names.
 
         Raises:
             BadValue: a function that was given to the call decides about errors, which no worker could call.
         """
         rule = self.retry.rule()
-        if not self.queue or self.errors is None:
+        if not self.queue:
             return rule
+        if self.errors is None:
+            named = msgspec.structs.replace(self.retry.errors(), adds=True)
+            return msgspec.structs.replace(rule, errors=named) if named.only or named.fatal else rule
         if self.retry.should_retry is not None and not self.errors.adds:
             raise BadValue(
                 f"Retry(should_retry) of a call of step {self.name}",

@@ -371,9 +371,13 @@ class SyncContext:
         """
         self._own("set_attributes").set_attributes(changes)
 
-    def emit(self, value: Any) -> None:
-        """Appends `value` to the stream of the execution."""
-        self._own("emit").emit(value)
+    def emit(self, value: Any, *, event: str = "") -> None:
+        """Appends `value` to the stream of the execution. With `event`, it is also a public event of that name, which can start executions by triggers.
+
+        Raises:
+            BadName: the name of the event is too long.
+        """
+        self._own("emit").emit(value, event=event)
 
     def commit(self) -> None:
         """Makes all steps so far final: they are not undone if the execution fails later."""

@@ -7,7 +7,7 @@ refuses and lists them.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.operations import on_catalog, on_execution_changes, on_executions, on_kinds, on_proposals, on_runs
+from perdure.operations import on_catalog, on_events, on_execution_changes, on_executions, on_kinds, on_proposals, on_runs
 from perdure.operations.operation_table import BY_FUNCTION, Operation
 
 
@@ -57,6 +57,7 @@ ALIASES: tuple[RouteAlias, ...] = (
     RouteAlias(on_proposals.review, "POST", f"{_OF_DEFINITION}/{{proposal}}/review"),
     RouteAlias(on_proposals.apply, "POST", f"{_OF_DEFINITION}/{{proposal}}/apply"),
     RouteAlias(on_proposals.try_, "POST", f"{_OF_DEFINITION}/{{proposal}}/try"),
+    RouteAlias(on_events.post, "POST", "/api/events", body_as="event"),
     RouteAlias(on_runs.decide, "POST", "/approvals/{id}/decide", names={"decided_by": "decidedBy"}),
     *(
         alias

@@ -169,6 +169,8 @@ class BatchRunner:
                     pending = resident.pending = resident.pending or PendingDecision(resident)
                     if (blob := decide_on_messages(self._engine, pending)) is not None:
                         self._wait_for(resident, partial(self._load_blob, pending, blob))
+                    elif pending.batch and self._lacks_listeners(pending):
+                        self._wait_for(resident, partial(self._read_listeners, resident))
                     elif pending.batch:
                         decided.append((pending, commit_of(self._engine, resident, pending)))
                     else:
@@ -196,6 +198,14 @@ class BatchRunner:
             self._act(pending)
         except Exception as error:  # the engine handles it for this execution
             self._fail(pending.resident, error)
+
+    def _lacks_listeners(self, pending: PendingDecision) -> bool:
+        execution, announcer = pending.resident.execution, self._engine.announcer
+        return announcer is not None and execution is not None and announcer.lacks_listeners(execution, pending.decision.events)
+
+    async def _read_listeners(self, resident: ResidentExecution) -> None:
+        if self._engine.announcer is not None:
+            await self._engine.announcer.read_listeners(resident.key.tenant)
 
     async def _load_blob(self, pending: PendingDecision, sha256: str) -> None:
         pending.payload = await self._engine.payloads.get(sha256)

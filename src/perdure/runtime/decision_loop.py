@@ -122,6 +122,8 @@ def commit_of(engine: EngineServices, resident: ResidentExecution, pending: Pend
     _expect_capabilities(resident)
     attributes = _head_attributes(resident, execution)
     sends, given_up = decision.without_unsent_work()
+    if engine.announcer is not None and decision.events:
+        sends += engine.announcer.messages(execution, decision.events, resident.version)
     acks = tuple(Ack(item.queued.to, item.queued.key) for item in pending.batch if item.queued is not None)
     resident.claims_before = resident.claim_count
     return Commit(

@@ -29,6 +29,7 @@ from perdure.core.paths import Key
 from perdure.core.program import claimable_programs, program_base
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.requirements import capabilities_text
+from perdure.runtime.announcer import Announcer
 from perdure.runtime.batch_runner import BatchRunner
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource
@@ -79,7 +80,7 @@ class Engine:
     With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. With `tenants`, it advances only
     executions of these. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets`
     resolves the secrets of calls, unless their definition has a resolver of its own. An `observer` is told what the engine does.
-    `built_in` are workflows of Perdure's own besides those of every engine.
+    `built_in` are workflows of Perdure's own besides those of every engine. An `announcer` tells triggers of public events.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Engine:
         secrets: SecretSource | None = None,
         observer: Observer | None = None,
         built_in: Iterable[Workflow] = (),
+        announcer: Announcer | None = None,
     ) -> None:
         self.store, self.observer = store if observer is None else ObservedStore.of(store, observer), observer
         self.payloads = BlobCache(self.store)
@@ -113,7 +115,7 @@ class Engine:
         self._holder = Holder(self.store, holder, self._about(), lease_s, threaded=threaded)
         self._maintenance = StoreMaintenance(self.store, (*declares, *_declared_queues(self.known.values())), self.queues - {""}, self._set_queues)
         self._poll_s, self._idle_s = poll_s, idle_s
-        self._seed, self.secrets = seed, secrets
+        self._seed, self.secrets, self.announcer = seed, secrets, announcer
         self._evict_at_s = self._grace_ends_s = 0.0
         self._end_waiters = EndWaiters()
         self._residents = ResidentCache(memory_bytes_max, self._end_waiters.resolve)

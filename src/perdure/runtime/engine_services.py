@@ -13,6 +13,7 @@ from perdure.core.decision import DecisionContext
 from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.runtime.announcer import Announcer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.observer import Observer
@@ -34,6 +35,7 @@ class EngineServices(Protocol):
     releases: dict[tuple[str, str], GraphWorkflow]
     secrets: SecretSource | None
     observer: Observer | None
+    announcer: Announcer | None
     variables: Context
     threads: Executor | None
     perform: StepRunner

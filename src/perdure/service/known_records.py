@@ -9,7 +9,7 @@ from perdure.service.idempotency import KEPT_ANSWERS
 from perdure.service.people.person_records import PEOPLE
 from perdure.service.proposals.proposal_records import PROPOSAL_CONTENTS, PROPOSALS
 from perdure.service.record_kinds import RecordKind
-from perdure.service.triggers import schedule_states, trigger_records, webhook_deliveries
+from perdure.service.triggers import event_listeners, schedule_states, trigger_records, webhook_deliveries
 
 RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     catalog.DEFINITIONS,
@@ -33,6 +33,7 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     schedule_states.SCHEDULE_STATES,
     webhook_deliveries.DELIVERIES,
     webhook_deliveries.DELIVERY_KEYS,
+    event_listeners.LISTENERS,
 )
 """Every kind, once."""
 

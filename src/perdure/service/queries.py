@@ -33,7 +33,16 @@ from perdure.core.attributes import ShownAttributes, checked_attribute_name, che
 from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
 from perdure.core.failure_causes import ERROR_TYPE, FINGERPRINT, failure_conditions
-from perdure.core.operations import APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW, PROPOSAL_WORKFLOW, SCHEDULE_WORKFLOW, ReceiveOperation, SpawnOperation
+from perdure.core.operations import (
+    APPROVAL_WORKFLOW,
+    BULK_WORKFLOW,
+    COMPOSITE_WORKFLOW,
+    EVENTS_WORKFLOW,
+    PROPOSAL_WORKFLOW,
+    SCHEDULE_WORKFLOW,
+    ReceiveOperation,
+    SpawnOperation,
+)
 from perdure.core.paths import Key, path_text
 from perdure.core.program import is_hosted, program_base
 from perdure.runtime import holder
@@ -118,7 +127,7 @@ class ListedExecution(msgspec.Struct, frozen=True):
     fingerprint: str = ""
 
 
-INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW, PROPOSAL_WORKFLOW, SCHEDULE_WORKFLOW)
+INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW, EVENTS_WORKFLOW, PROPOSAL_WORKFLOW, SCHEDULE_WORKFLOW)
 """Perdure's own workflows. Their executions are listed only on request."""
 
 

@@ -3,6 +3,7 @@
 from perdure.code.declarations import CodeWorkflow
 from perdure.service.bulk_workflow import BULK_CODE
 from perdure.service.proposals.proposal_workflow import PROPOSAL_CODE
+from perdure.service.triggers.event_dispatch import EVENTS_CODE
 from perdure.service.triggers.schedule_clock import SCHEDULE_CODE
 
-SERVICE_WORKFLOWS: tuple[CodeWorkflow, ...] = (BULK_CODE, PROPOSAL_CODE, SCHEDULE_CODE)
+SERVICE_WORKFLOWS: tuple[CodeWorkflow, ...] = (BULK_CODE, EVENTS_CODE, PROPOSAL_CODE, SCHEDULE_CODE)

@@ -325,7 +325,10 @@ def trigger_cases() -> Iterator[Inner]:
 def _parts(name: str, field: FormatField | None, placed: Callable[[Any], dict[str, Any]]) -> Iterator[Inner]:
     assert field is not None and isinstance(field.shape, FieldsShape)
     for one in field.shape.fields:
-        rest = {other.name: _of_trigger(other) for other in field.shape.fields if (other.required or other.name == "secret") and other.name != one.name}
+        needed = {other.name for other in field.shape.fields if other.required or other.name == "secret"} | set(field.shape.one_of[:1])
+        rest = {other.name: _of_trigger(other) for other in field.shape.fields if other.name in needed and other.name != one.name}
+        if one.name in field.shape.one_of[1:]:
+            rest = {}
         if not one.required:
             yield _trigger(f"{name}.{one.name}", placed({**rest, one.name: _of_trigger(one)}), placed(rest))
         if isinstance(one.shape, FieldsShape):
@@ -358,4 +361,4 @@ def _of_trigger(field: FormatField) -> Any:
 def _whole(kind: str) -> dict[str, Any]:
     field = model.TRIGGER.field(kind)
     assert field is not None and isinstance(field.shape, FieldsShape)
-    return {one.name: _of_trigger(one) for one in field.shape.fields if one.required}
+    return {one.name: _of_trigger(one) for one in field.shape.fields if one.required or one.name in field.shape.one_of[:1]}

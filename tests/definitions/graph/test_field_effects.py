@@ -66,7 +66,7 @@ def test_a_field_of_a_mapping_changes_what_is_compiled_or_is_refused(case: Inner
 
 @pytest.mark.parametrize("case", list(trigger_cases()), ids=str)
 def test_a_field_of_a_trigger_is_kept_with_the_definition_or_is_refused(case: Inner) -> None:
-    """Nothing starts by triggers yet: what one says acts as part of the definition, which is another one with it."""
+    """What a trigger says acts when the definition is published in the catalog; here the definition is another one with it."""
     had, has = (
         [(one.code, one.pointer) for one in (*definition_findings(made), *config_findings(made, KindRegistry())) if one.severity == "error"]
         for made in (case.without, case.document)

@@ -268,6 +268,7 @@ EMIT = FieldsShape(
             ),
             "the execution that receives it; absent: it becomes an item of this execution's stream",
         ),
+        FormatField("event", TextShape(what="the name of an event"), "the name of a public event that the item is as well, which can start executions"),
     ),
 )
 TASK = FieldsShape(
@@ -565,7 +566,7 @@ EVENT = FieldsShape(
         FormatField(
             "on",
             ListShape(TextShape(what="the name of an event"), least=1, sugar=True),
-            "completed, failed or cancelled of an execution, a name that code emits under, or the type of a CloudEvent",
+            "completed, failed, cancelled or needs_attention of an execution, a name that code emits under, or the type of a CloudEvent",
             required=True,
         ),
         FormatField("of", TextShape(what="the name of a workflow"), "the workflow whose executions are meant; absent: any"),

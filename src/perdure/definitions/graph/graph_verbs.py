@@ -285,7 +285,7 @@ def emit(run: GraphRun, verb_run: VerbRun) -> None:
         body = values.encode(told, "the body of", verb_run.path)
         if "to" not in said:
             shown = body if "name" not in said else values.encode({"name": said["name"], "body": told}, "the item of", verb_run.path)
-            return KeepOperation(shown, "stream")
+            return KeepOperation(shown, "stream", config.get("event", ""))
         to = said["to"]
         return SendOperation(Key(run.execution.key.tenant, str(to["workflow"]), str(to["id"])), str(said["name"]), body)
 

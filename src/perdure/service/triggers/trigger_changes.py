@@ -13,6 +13,7 @@ from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import AlreadyExists
 from perdure.service.record_kinds import KeptValue
+from perdure.service.triggers.event_listeners import listener_changes
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES, begun_state, clock_messages, ended_state, state_change
 from perdure.service.triggers.trigger_records import (
     TRIGGERS,
@@ -74,6 +75,7 @@ async def change_triggers(store: ReadOnlyStore, tenant: str, edits: Sequence[Tri
         if edit.begins_schedule or edit.ends_schedule:
             records += await _state_changes(store, tenant, edit, now_s)
     records += await _path_changes(store, tenant, edits)
+    records += await listener_changes(store, tenant, ((None if edit.before is None else edit.before.value, edit.after) for edit in edits))
     begun = [edit.after.id for edit in edits if edit.begins_schedule and edit.after is not None]
     return TriggerChanges(tuple(after), tuple(records), await clock_messages(store, tenant, f"{begun[0]}:{now_s}") if begun else ())
 

@@ -233,7 +233,7 @@ async def switch_trigger(access: StoreAccess, tenant: str, id: str, author: str,
         NotFound: there is no such trigger.
         StaleRecord: it is not at this revision.
     """
-    return await change_trigger(access, tenant, id, author, _set(enabled=enabled), revision)
+    return await change_trigger(access, tenant, id, author, replacing(enabled=enabled), revision)
 
 
 async def pause_trigger(access: StoreAccess, tenant: str, id: str, author: str, reason: str, revision: int | None = None) -> TriggerDetails:
@@ -244,7 +244,7 @@ async def pause_trigger(access: StoreAccess, tenant: str, id: str, author: str, 
         StaleRecord: it is not at this revision.
     """
     pause = TriggerPause((await access.store.store_time()).now_s, checked_name(author, "by"), reason)
-    return await change_trigger(access, tenant, id, author, _set(pause=pause), revision)
+    return await change_trigger(access, tenant, id, author, replacing(pause=pause), revision)
 
 
 async def resume_trigger(access: StoreAccess, tenant: str, id: str, author: str, revision: int | None = None) -> TriggerDetails:
@@ -254,10 +254,12 @@ async def resume_trigger(access: StoreAccess, tenant: str, id: str, author: str,
         NotFound: there is no such trigger.
         StaleRecord: it is not at this revision.
     """
-    return await change_trigger(access, tenant, id, author, _set(pause=None), revision)
+    return await change_trigger(access, tenant, id, author, replacing(pause=None), revision)
 
 
-def _set(**fields: Any) -> Callable[[TriggerRecord], Any]:
+def replacing(**fields: Any) -> Callable[[TriggerRecord], Any]:
+    """A change that replaces fields of a record, for `change_trigger`."""
+
     async def change(record: TriggerRecord) -> TriggerRecord:
         return msgspec.structs.replace(record, **fields)
 

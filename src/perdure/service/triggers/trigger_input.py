@@ -39,15 +39,15 @@ def facts_of(carried: Carried) -> TriggerFacts | None:
     return None if raw is None else values.decode(raw, TriggerFacts, "what is known of the trigger")
 
 
-class _TriggerScope:
-    """The names that the input of a trigger may read: the trigger, with its payload."""
+class TriggerScope:
+    """The names that expressions of a trigger may read: values by the name of their root."""
 
-    def __init__(self, facts: TriggerFacts, payload: Any) -> None:
-        self._trigger = {**msgspec.to_builtins(facts), "payload": payload}
+    def __init__(self, roots: Mapping[str, Any]) -> None:
+        self._roots = roots
 
     def root(self, name: str) -> Any:
         """See `ExpressionScope.root`."""
-        return {"trigger": self._trigger}[name]
+        return self._roots[name]
 
     def step(self, id: str) -> Any:
         """See `ExpressionScope.step`: there are no steps."""
@@ -84,7 +84,7 @@ def mapped_input(trigger: TriggerRecord, facts: TriggerFacts, payload: Any) -> d
     if not trigger.mapping and not trigger.input:
         return {"payload": payload} if trigger.kind in ("webhook", "event") else {}
     try:
-        found: dict[str, Any] = dict(compile_template(trigger.input).evaluate(_TriggerScope(facts, payload)))
+        found: dict[str, Any] = dict(compile_template(trigger.input).evaluate(TriggerScope({"trigger": {**msgspec.to_builtins(facts), "payload": payload}})))
         for name, path in trigger.mapping.items():
             query = compile_jsonpath(path)
             values_found = query.find(payload)

@@ -175,8 +175,6 @@ def trigger_attributes(record: TriggerRecord) -> dict[str, AttributeValue | Sequ
     found |= {"listed": True, "kind": record.kind, "enabled": record.enabled, "name": record.name}
     if record.workflow:
         found["workflow"] = record.workflow.partition("@")[0].partition(":")[0]
-    if isinstance(record.config, EventConfig) and record.is_active:
-        found["on"] = list(record.config.on)
     return found
 
 

@@ -164,7 +164,8 @@ def _check_event(config: EventConfig) -> None:
     if not config.on or len(config.on) > EVENTS_MAX or not all(one.strip() for one in config.on):
         raise BadValue("/config/on", list(config.on), f"1 to {EVENTS_MAX} names of events, such as completed, failed, or a name that code emits under")
     for row in config.where:
-        _ = compile_condition(row)
+        if compile_condition(row, "false").python:
+            raise BadValue("/config/where", row, "a condition without Python: rows, groups, or an expression in CEL")
 
 
 # Triggers of a definition

@@ -1,0 +1,64 @@
+"""Public events of executions: that one has ended or needs attention, and what its code emits under a name. Triggers can start executions on them."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from perdure.core.carried import Carried
+from perdure.core.errors import ErrorInfo
+from perdure.core.events import EndedEvent, Event, OpenedEvent, ParkedEvent
+from perdure.core.execution import Execution
+from perdure.core.failure_causes import failure_cause
+from perdure.core.operations import Failure, KeepOperation, Success
+from perdure.core.paths import Key
+from perdure.core.values import ENCODED_NONE, Value
+
+NEEDS_ATTENTION = "needs_attention"
+
+LIFECYCLE_TYPES = ("completed", "failed", "cancelled", NEEDS_ATTENTION)
+"""The types of events that tell how an execution has ended, or that it does not go on by itself."""
+
+
+class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event of the execution `key`, which is its event `number`: its `type`, one of `LIFECYCLE_TYPES` or a name; and the result, or what was emitted.
+
+    `carried` is what the execution carries, which names the trigger that has started it.
+    """
+
+    key: Key
+    type: str
+    number: int
+    at_s: float
+    value: Value = ENCODED_NONE
+    error: ErrorInfo | None = None
+    carried: Carried = ()
+
+
+def public_events(execution: Execution, events: Sequence[Event], version: int) -> Iterator[PublicEvent]:
+    """Yields the public ones of the events that an execution appends at `version`; the execution is as it is after them."""
+    for number, event in enumerate(events, version + 1):
+        match event:
+            case OpenedEvent(op=KeepOperation(role="stream", label=str(name)) as op) if name:
+                yield PublicEvent(execution.key, name, number, execution.now_s, op.value, carried=execution.carried)
+            case EndedEvent(outcome=Success(value)):
+                yield PublicEvent(execution.key, execution.status, number, event.at_s, value, carried=execution.carried)
+            case EndedEvent(outcome=Failure(error=error)):
+                yield PublicEvent(execution.key, execution.status, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
+            case ParkedEvent(reason="diverged" | "interrupted" | "undo" as reason):
+                error = ErrorInfo(reason, "; ".join(event.detail))
+                yield PublicEvent(execution.key, NEEDS_ATTENTION, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
+
+
+def is_public(event: Event) -> bool:
+    """Whether an event is a public one."""
+    match event:
+        case EndedEvent() | ParkedEvent(reason="diverged" | "interrupted" | "undo"):
+            return True
+        case OpenedEvent(op=KeepOperation(role="stream", label=str(name))):
+            return bool(name)
+    return False
+
+
+def _cause(execution: Execution, otherwise: ErrorInfo) -> ErrorInfo:
+    found = failure_cause(execution)
+    return otherwise if found is None else found.error
