@@ -47,9 +47,8 @@ from perdure.runtime.registrations import declared_queues, worker_limits
 from perdure.runtime.worker import Worker
 from perdure.runtime.workflow_programs import Workflow as EngineWorkflow
 from perdure.service.secrets.secret_resolver import secret_resolver_for
-from perdure.service.service_workflows import SERVICE_WORKFLOWS
+from perdure.service.service_workflows import engine_options
 from perdure.service.store_access import StoreAccess
-from perdure.service.triggers.event_listeners import ListenerAnnouncer
 from perdure.service.triggers.schedule_keeper import ScheduleKeeper
 from perdure.stores.configured_store import opened_store
 from perdure.stores.encoded_store import codec_of
@@ -510,7 +509,7 @@ class _OpenApp:
             workflows = [*(one.code for one in code.workflows), *app._catalog_host()]
             direct = frozenset(app.queues) - worker_limits(code.queues).keys()
             shared: dict[str, Any] = {"declares": code.queues, "threaded": True, "secrets": secrets, "observer": app.observer}
-            engine = Engine(store, workflows, queues=direct, built_in=SERVICE_WORKFLOWS, announcer=ListenerAnnouncer(store), **shared)
+            engine = Engine(store, workflows, queues=direct, **engine_options(store), **shared)
             try:
                 async with asyncio.timeout(patience_s):
                     self._run(engine, await begin_engine(engine))

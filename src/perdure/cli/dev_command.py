@@ -183,9 +183,8 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.runtime.server import serve
     from perdure.runtime.task_broker import TaskBroker
     from perdure.service.secrets.secret_resolver import secret_resolver_for
-    from perdure.service.service_workflows import SERVICE_WORKFLOWS
+    from perdure.service.service_workflows import engine_options
     from perdure.service.store_access import StoreAccess
-    from perdure.service.triggers.event_listeners import ListenerAnnouncer
     from perdure.service.triggers.schedule_keeper import ScheduleKeeper
     from perdure.stores.protocol import Store
 
@@ -207,7 +206,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
     listeners = (*observation.listeners, ScheduleKeeper, *folder_members(folders, settings.tenant))
-    how |= {"observer": observation.observer, "listeners": listeners, "built_in": SERVICE_WORKFLOWS, "announcer": ListenerAnnouncer}
+    how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given)]
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))
 

@@ -77,8 +77,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     from perdure.runtime.server import SHUTDOWN_GRACE_S
     from perdure.runtime.server import serve as served
     from perdure.service.secrets.secret_resolver import secret_resolver_for
-    from perdure.service.service_workflows import SERVICE_WORKFLOWS
-    from perdure.service.triggers.event_listeners import ListenerAnnouncer
+    from perdure.service.service_workflows import engine_options
     from perdure.service.triggers.schedule_keeper import ScheduleKeeper
 
     parts = _checked_roles(roles)
@@ -103,7 +102,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
     listeners = (*observation.listeners, ScheduleKeeper, *folder_members(map(Path, given["folders"]), settings.tenant))
-    how |= {"observer": observation.observer, "listeners": listeners, "built_in": SERVICE_WORKFLOWS, "announcer": ListenerAnnouncer}
+    how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     if not parts - {"worker"} and not how["queues"]:
         raise click.UsageError("a worker needs queues: name them with --queue")
     workflows = [*(one.code for one in found.code.workflows), *hosted_workflows(found.code, given)]

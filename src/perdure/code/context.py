@@ -899,7 +899,7 @@ class Context:
         instance.attributes = attributes.merge_attributes(instance.attributes, attributes.decode_attribute_changes(kept))
 
     def emit(self, value: Any, *, event: str = "") -> None:
-        """Appends `value` to the stream of the execution. With `event`, it is also a public event of that name, which can start executions by triggers.
+        """Appends `value` to the stream of the execution. With `event`, it is also announced under that name, so that triggers can start executions on it.
 
         Raises:
             BadName: the name of the event is too long.

@@ -372,7 +372,7 @@ class SyncContext:
         self._own("set_attributes").set_attributes(changes)
 
     def emit(self, value: Any, *, event: str = "") -> None:
-        """Appends `value` to the stream of the execution. With `event`, it is also a public event of that name, which can start executions by triggers.
+        """Appends `value` to the stream of the execution. With `event`, it is also announced under that name, so that triggers can start executions on it.
 
         Raises:
             BadName: the name of the event is too long.

@@ -181,7 +181,7 @@ BULK_WORKFLOW = "perdure.bulk"
 """The workflow of bulk executions: each does something to all executions of a filter."""
 
 EVENTS_WORKFLOW = "perdure.events"
-"""The workflow of public events: each execution of it starts what one event triggers."""
+"""The workflow of announced events: each execution of it starts what one event triggers."""
 
 OnCancel = Literal["cancel", "terminate", "detach"]
 
@@ -257,8 +257,8 @@ _KEEP_FIELDS = {"value": "v", "role": "r", "label": "g", "about": "b", "port": "
 class KeepOperation(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, tag_field="t", tag="keep", rename=_KEEP_FIELDS):
     """A value to keep; settles at once. `port` is the one by which a definition continues. The meaning depends on `role`:
 
-    - value: a plain value; state: state that clients query under `label`; stream: an item of the stream of the execution, which with a `label` is also a
-      public event of that name; warning: a warning.
+    - value: a plain value; state: state that clients query under `label`; stream: an item of the stream of the execution, which with a `label` is also
+      announced under that name; warning: a warning.
     - turn: the state with which an iteration of a loop begins; branches: the names of the branches of a join or race.
     - reply: the reply to the completable message whose number is `label`; attributes: a change of the attributes of the execution.
     - undo: how the execution will end once it is undone (`label`, and the outcome); undoable: a block has completed and is undone as a whole from here on;
@@ -290,7 +290,7 @@ def operation_target(op: Operation) -> str:
         case SendOperation():
             return f"{op.to.workflow}: {op.name}"
         case KeepOperation(role="stream"):
-            return "stream: "  # the name of a public event does not count: logs from before there were names have none
+            return "stream: "  # the name of an announcement does not count: logs from before there were names have none
         case KeepOperation():
             return op.label if op.role in ("value", "turn", "reply") else f"{op.role}: {op.label}"
 

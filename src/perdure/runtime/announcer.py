@@ -1,4 +1,4 @@
-"""Announces public events of executions to those that listen, in the commit in which they happen."""
+"""Announces events of executions to those that listen, in the commit in which they happen."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,10 +9,10 @@ from perdure.core.execution import Execution
 
 
 class Announcer(Protocol):
-    """Knows who listens to the public events of a tenant."""
+    """Knows who listens to the announcements of a tenant."""
 
     def lacks_listeners(self, execution: Execution, events: Sequence[Event]) -> bool:
-        """Whether there is a public event among these, and who listens to it must be read first, by `read_listeners`."""
+        """Whether there is an event to announce among these, and who listens to it must be read first, by `read_listeners`."""
         ...
 
     async def read_listeners(self, tenant: str) -> None:
@@ -20,5 +20,5 @@ class Announcer(Protocol):
         ...
 
     def messages(self, execution: Execution, events: Sequence[Event], version: int) -> tuple[OutgoingMessage, ...]:
-        """Returns the messages that announce the public ones of the events that an execution appends at `version`, and to which somebody listens."""
+        """Returns the messages that announce the events that an execution appends at `version`, as far as somebody listens."""
         ...

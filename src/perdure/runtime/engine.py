@@ -80,7 +80,7 @@ class Engine:
     With `roots`, it advances only these executions and their descendants; `admit` and `dismiss` change which these are. With `tenants`, it advances only
     executions of these. A waiting execution stays in memory for `idle_s`; with 0 each is evicted after every commit and rebuilt for the next. `secrets`
     resolves the secrets of calls, unless their definition has a resolver of its own. An `observer` is told what the engine does.
-    `built_in` are workflows of Perdure's own besides those of every engine. An `announcer` tells triggers of public events.
+    `built_in` are workflows of Perdure's own besides those of every engine. An `announcer` tells triggers of events.
     """
 
     def __init__(
@@ -129,8 +129,7 @@ class Engine:
         self.settled_messages: set[tuple[Key, int]] = set()  # since the last claim was asked for: its answer may still contain these
         self.stopping = self._closed = False
         self._claim_waiters: list[asyncio.Future[None]] = []
-        self._joined = asyncio.Event()
-        self._wake_up = asyncio.Event()
+        self._joined, self._wake_up = asyncio.Event(), asyncio.Event()
         self._damage: StoreUnusable | None = None
         self._backoff = Backoff()
         self._reports = QuarantineReports(logger)

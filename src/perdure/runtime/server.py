@@ -4,14 +4,13 @@ import asyncio
 import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from perdure.code.declarations import Step
 from perdure.code.declared_queues import Queue
 from perdure.core.errors import StoreMoved
-from perdure.runtime.announcer import Announcer
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
@@ -68,17 +67,14 @@ async def serve(
     has_engine: bool = True,
     observer: Observer | None = None,
     listeners: Iterable[Callable[[Store], ServerMember]] = (),
-    built_in: Iterable[Workflow] = (),
-    announcer: Callable[[Store], Announcer] | None = None,
+    engine_options: Callable[[Store], Mapping[str, Any]] = lambda _: {},
 ) -> None:
     """Advances executions of `workflows`, and performs calls of `queues` with `steps`, until SIGTERM or Ctrl-C. Calls `ready` when it has joined the store.
 
     With `tenants`, only executions and calls of these are served. `concurrency` limits how many calls of the queues are performed at a time, apart from queues
     that declare a `worker_concurrency`. `secrets` makes the source of secrets from the store, which may hold a vault. `beside` makes one more member that
     takes on work from outside, such as an API: it is stopped first, and the others when it has ended. Without `has_engine`, no execution is advanced in this
-    process. The `observer` is told what all members do, and `listeners` make members that show it. `built_in` are workflows of Perdure's own, and
-    `announcer` makes what tells triggers of public events.
-
+    process. The `observer` is told what all members do, and `listeners` make members that show it. `engine_options` makes further options of the engine.
     If the process is killed, others take over what it had: at once on a file, and on a server `lease_s` after it last renewed its lease. After the first
     signal nothing new begins, and what is in flight may end within `grace_s`; a second signal stops at once. What has not ended continues elsewhere or later.
 
@@ -93,9 +89,7 @@ async def serve(
         found = None if secrets is None else secrets(store)
         mine = frozenset[str]() if task_server or concurrency else names - worker_limits(declared).keys()
         shared: dict[str, Any] = {"tenants": tenants, "declares": declared, "lease_s": lease_s, "threaded": True, "secrets": found, "observer": observer}
-        announced = None if announcer is None else announcer(store)
-        own: dict[str, Any] = {"queues": mine, "built_in": built_in, "announcer": announced}
-        engine = Engine(store, known, **own, **shared) if has_engine and (known or task_server is None) else None
+        engine = Engine(store, known, queues=mine, **engine_options(store), **shared) if has_engine and (known or task_server is None) else None
         members: list[Engine | Worker | ServerMember] = [] if engine is None else [engine]
         if task_server is not None:
             members.append(task_server(store, found))

@@ -268,7 +268,9 @@ EMIT = FieldsShape(
             ),
             "the execution that receives it; absent: it becomes an item of this execution's stream",
         ),
-        FormatField("event", TextShape(what="the name of an event"), "the name of a public event that the item is as well, which can start executions"),
+        FormatField(
+            "event", TextShape(what="the name of an event"), "the name under which the item is announced as well, so that triggers can start executions on it"
+        ),
     ),
 )
 TASK = FieldsShape(

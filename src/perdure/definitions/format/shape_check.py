@@ -421,7 +421,7 @@ def _of_emit(emit: dict[str, Any]) -> Iterator[str]:
     if "to" in emit and "name" not in emit:
         yield "a message to another execution needs a name; add 'name'"
     elif "to" in emit and "event" in emit:
-        yield "a message to another execution is no public event; remove 'to' or 'event'"
+        yield "a message to another execution is not announced; remove 'to' or 'event'"
     elif "name" not in emit and "body" not in emit:
         yield "the message has no body; add 'body'"
 

@@ -1,4 +1,4 @@
-"""The workflow of public events: starts the executions that one event triggers, each once, across crashes.
+"""The workflow of announced events: starts the executions that one event triggers, each once, across crashes.
 
 Its execution is started in the commit in which the event happens, or by which one is posted, so no event is lost. It looks which triggers listen, holds the
 event against their conditions, and starts what they start, under ids that follow from trigger and event. What a trigger can't start is in the result, and holds
@@ -142,4 +142,4 @@ async def _event_workflow(ctx: Context, event: AnnouncedEvent) -> DispatchedEven
 
 
 EVENTS_CODE = CodeWorkflow(_event_workflow, EVENTS_WORKFLOW)
-"""The workflow of public events."""
+"""The workflow of announced events."""

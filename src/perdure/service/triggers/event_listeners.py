@@ -1,6 +1,6 @@
 """Which triggers of a tenant listen to which events: one record, which changes together with the triggers.
 
-Engines read it at most once a second, when an execution has a public event. A trigger therefore hears of events from a second after it was made at the latest.
+Engines read it at most once a second, when an execution announces something. A trigger therefore hears of events from a second after it was made at the latest.
 """
 
 import asyncio
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from perdure.core import messages, values
+from perdure.core.announcements import Announcement, announcements, is_announced
 from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.events import Event
 from perdure.core.execution import Execution
 from perdure.core.operations import EVENTS_WORKFLOW
 from perdure.core.paths import Key
 from perdure.core.program import program_name
-from perdure.core.public_events import PublicEvent, is_public, public_events
 from perdure.service.record_kinds import RecordKind
 from perdure.service.triggers.trigger_input import facts_of
 from perdure.service.triggers.trigger_records import EventConfig, TriggerRecord
@@ -29,7 +29,7 @@ OWN_WORKFLOWS = "perdure."
 """The beginning of the names of workflows whose executions are Perdure's own: their events are not public."""
 
 
-class Listener(msgspec.Struct, frozen=True, array_like=True):
+class EventListener(msgspec.Struct, frozen=True, array_like=True):
     """A trigger that listens to events: of executions of the workflow `of` (empty: of all), and of which types."""
 
     trigger: str
@@ -41,13 +41,13 @@ class Listener(msgspec.Struct, frozen=True, array_like=True):
         return type in self.on and self.of in ("", of)
 
 
-class Listeners(msgspec.Struct, frozen=True):
+class EventListeners(msgspec.Struct, frozen=True):
     """All triggers of a tenant that listen to events."""
 
-    all: tuple[Listener, ...] = ()
+    all: tuple[EventListener, ...] = ()
 
 
-LISTENERS = RecordKind("event listeners", Listeners, audited=False)
+LISTENERS = RecordKind("event listeners", EventListeners, audited=False)
 
 
 class AnnouncedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -66,7 +66,7 @@ class AnnouncedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     chain: tuple[str, ...] = ()
 
 
-async def read_listeners(store: ReadOnlyStore, tenant: str) -> tuple[Listener, ...]:
+async def read_listeners(store: ReadOnlyStore, tenant: str) -> tuple[EventListener, ...]:
     """The triggers of a tenant that listen to events."""
     kept = await LISTENERS.read(store, tenant, LISTENERS_KEY)
     return () if kept is None else kept.value.all
@@ -74,7 +74,7 @@ async def read_listeners(store: ReadOnlyStore, tenant: str) -> tuple[Listener, .
 
 async def listener_changes(store: ReadOnlyStore, tenant: str, edits: Iterable[tuple[TriggerRecord | None, TriggerRecord | None]]) -> list[RecordChange]:
     """The change of the record when triggers change, each from what it was to what it is (None: it is not there)."""
-    gone, come = set[str](), list[Listener]()
+    gone, come = set[str](), list[EventListener]()
     for was, after in edits:
         if (old := _listener(was)) != (new := _listener(after)):
             gone |= {old.trigger} if old is not None else set()
@@ -83,13 +83,13 @@ async def listener_changes(store: ReadOnlyStore, tenant: str, edits: Iterable[tu
         return []
     kept = await LISTENERS.read(store, tenant, LISTENERS_KEY)
     stay = [] if kept is None else [one for one in kept.value.all if one.trigger not in gone]
-    return [LISTENERS.change(tenant, LISTENERS_KEY, 0 if kept is None else kept.version, Listeners((*stay, *come)))]
+    return [LISTENERS.change(tenant, LISTENERS_KEY, 0 if kept is None else kept.version, EventListeners((*stay, *come)))]
 
 
-def _listener(record: TriggerRecord | None) -> Listener | None:
+def _listener(record: TriggerRecord | None) -> EventListener | None:
     if record is None or not record.is_active or not isinstance(record.config, EventConfig):
         return None
-    return Listener(record.id, record.config.of, record.config.on)
+    return EventListener(record.id, record.config.of, record.config.on)
 
 
 def event_message(tenant: str, id: str, event: AnnouncedEvent) -> OutgoingMessage:
@@ -100,15 +100,15 @@ def event_message(tenant: str, id: str, event: AnnouncedEvent) -> OutgoingMessag
 
 
 class ListenerAnnouncer:
-    """Announces public events of executions to the triggers that listen. It implements `perdure.runtime.announcer.Announcer` for the engine on a store."""
+    """Announces events of executions to the triggers that listen. It implements `perdure.runtime.announcer.Announcer` for the engine on a store."""
 
     def __init__(self, store: ReadOnlyStore) -> None:
         self._store = store
-        self._known: dict[str, tuple[float, tuple[Listener, ...]]] = {}
+        self._known: dict[str, tuple[float, tuple[EventListener, ...]]] = {}
 
     def lacks_listeners(self, execution: Execution, events: Sequence[Event]) -> bool:
         """See `Announcer.lacks_listeners`."""
-        if not any(map(is_public, events)) or execution.key.workflow.startswith(OWN_WORKFLOWS):
+        if not any(map(is_announced, events)) or execution.key.workflow.startswith(OWN_WORKFLOWS):
             return False
         read_at_s, _ = self._known.get(execution.key.tenant, (-KNOWN_S, ()))
         return _now_s() - read_at_s >= KNOWN_S
@@ -123,7 +123,7 @@ class ListenerAnnouncer:
         _, listeners = self._known.get(execution.key.tenant, (0.0, ()))
         if not listeners or execution.key.workflow.startswith(OWN_WORKFLOWS):
             return ()
-        heard = (one for one in public_events(execution, events, version) if any(by.hears(one.type, one.key.workflow) for by in listeners))
+        heard = (one for one in announcements(execution, events, version) if any(by.hears(one.type, one.key.workflow) for by in listeners))
         return tuple(event_message(one.key.tenant, f"{one.key.workflow}/{one.key.id}/{one.number}", _announced(one)) for one in heard)
 
 
@@ -131,7 +131,7 @@ def _now_s() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _announced(event: PublicEvent) -> AnnouncedEvent:
+def _announced(event: Announcement) -> AnnouncedEvent:
     facts = facts_of(event.carried)
     return AnnouncedEvent(
         event.type,

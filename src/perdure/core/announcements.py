@@ -1,4 +1,4 @@
-"""Public events of executions: that one has ended or needs attention, and what its code emits under a name. Triggers can start executions on them."""
+"""What executions announce: that one has ended or needs attention, and what its code emits under a name. Triggers can start executions on it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,11 +16,11 @@ from perdure.core.values import ENCODED_NONE, Value
 NEEDS_ATTENTION = "needs_attention"
 
 LIFECYCLE_TYPES = ("completed", "failed", "cancelled", NEEDS_ATTENTION)
-"""The types of events that tell how an execution has ended, or that it does not go on by itself."""
+"""The types of announcements that tell how an execution has ended, or that it does not go on by itself."""
 
 
-class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event of the execution `key`, which is its event `number`: its `type`, one of `LIFECYCLE_TYPES` or a name; and the result, or what was emitted.
+class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An announcement of the execution `key`, which is its event `number`: its `type`, one of `LIFECYCLE_TYPES` or a name; and the result, or what was emitted.
 
     `carried` is what the execution carries, which names the trigger that has started it.
     """
@@ -34,23 +34,23 @@ class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     carried: Carried = ()
 
 
-def public_events(execution: Execution, events: Sequence[Event], version: int) -> Iterator[PublicEvent]:
-    """Yields the public ones of the events that an execution appends at `version`; the execution is as it is after them."""
+def announcements(execution: Execution, events: Sequence[Event], version: int) -> Iterator[Announcement]:
+    """Yields what an execution announces by events that it appends at `version`; the execution is as it is after them."""
     for number, event in enumerate(events, version + 1):
         match event:
             case OpenedEvent(op=KeepOperation(role="stream", label=str(name)) as op) if name:
-                yield PublicEvent(execution.key, name, number, execution.now_s, op.value, carried=execution.carried)
+                yield Announcement(execution.key, name, number, execution.now_s, op.value, carried=execution.carried)
             case EndedEvent(outcome=Success(value)):
-                yield PublicEvent(execution.key, execution.status, number, event.at_s, value, carried=execution.carried)
+                yield Announcement(execution.key, execution.status, number, event.at_s, value, carried=execution.carried)
             case EndedEvent(outcome=Failure(error=error)):
-                yield PublicEvent(execution.key, execution.status, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
+                yield Announcement(execution.key, execution.status, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
             case ParkedEvent(reason="diverged" | "interrupted" | "undo" as reason):
                 error = ErrorInfo(reason, "; ".join(event.detail))
-                yield PublicEvent(execution.key, NEEDS_ATTENTION, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
+                yield Announcement(execution.key, NEEDS_ATTENTION, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
 
 
-def is_public(event: Event) -> bool:
-    """Whether an event is a public one."""
+def is_announced(event: Event) -> bool:
+    """Whether an event is announced."""
     match event:
         case EndedEvent() | ParkedEvent(reason="diverged" | "interrupted" | "undo"):
             return True
