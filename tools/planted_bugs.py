@@ -81,6 +81,7 @@ PIECES = (*suite("stores/test_bounded_work.py", "pieces"), "-m", "real")
 REMOVAL = suite("stores/sqlite/test_sqlite_store.py", "carries or sweep")
 NAMED_BLOBS = suite("core/test_effects.py", "names_the_blobs")
 DECIDE = suite("core/test_decision.py")
+PROPOSALS, PROPOSAL_TESTS = "service.proposals.proposal_changes", "service/proposals/test_proposal_changes.py"
 PARKED = suite("proof/test_simulator.py", "not_late or parked")
 BAD_WEATHER = suite("proof/test_simulator.py", "weather")
 LIMITS = suite("proof/test_simulator.py", "no_limit_is_exceeded")
@@ -1499,6 +1500,25 @@ GUARDS = (
         "service.catalog_records:read_documents",
         never("len(parts)"),
         suite("service/test_catalog.py", "piece"),
+    ),
+    # Proposals: what nobody else has seen, or was seen of another version, is not published.
+    Guard("nobody reviews their own proposal", f"{PROPOSALS}:_expect_may_review", never("record.on_behalf_of", "makers_of"), suite(PROPOSAL_TESTS, "memory")),
+    Guard("a proposal that widens rights needs an admin", f"{PROPOSALS}:_expect_may_review", never("may"), suite(PROPOSAL_TESTS, "memory")),
+    Guard("a proposal is not applied before it is approved", f"{PROPOSALS}:_expect_open", never("record.status", "status"), suite(PROPOSAL_TESTS, "memory")),
+    Guard("an expired proposal is not applied", f"{PROPOSALS}:_expect_open", never("has_expired"), suite(PROPOSAL_TESTS)),
+    Guard("a stale proposal is not applied", f"{PROPOSALS}:_application", without("_expect_base"), suite(PROPOSAL_TESTS, "memory")),
+    Guard("a definition that does not allow it takes no proposals", f"{PROPOSALS}:propose", without("_expect_self_edit"), suite(PROPOSAL_TESTS, "memory")),
+    Guard(
+        "a proposal is marked in the post that publishes it",
+        f"{PROPOSALS}:apply",
+        Instead("Edit(author, found.value.note, besides=besides)", "Edit(author, found.value.note)"),
+        suite(PROPOSAL_TESTS, "memory"),
+    ),
+    Guard(
+        "a trial takes a recorded result only for the same input",
+        "service.proposals.recorded_answers:RecordedAnswers._fitting",
+        always("wanted"),
+        suite("service/proposals/test_proposal_trials.py"),
     ),
 )
 

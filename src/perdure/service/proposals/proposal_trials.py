@@ -144,7 +144,7 @@ async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found
         calls = {one.target: one for one in (*found.calls, *execution.calls)}  # what it called then, in the versions of then
         run = TrialRun(
             tried._replace(hosting=Hosting(CATALOG_PROGRAM, tuple(calls.values()))),
-            RecordedRun(events, execution, RecordedAnswers(execution, before.ir, payloads)),
+            RecordedRun(events, execution, RecordedAnswers(events, execution, before.ir, payloads)),
             payloads,
         )
         await run.run()

@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.core import values
+from perdure.core import error_codes, values
+from perdure.core import events as e
+from perdure.core.errors import ErrorInfo
 from perdure.core.execution import Execution
 from perdure.core.operation_state import SettledOperation
-from perdure.core.operations import CallOperation, Failure, Operation, Outcome, SpawnOperation, awaits_approval
+from perdure.core.operations import CallOperation, Failure, Operation, Outcome, SpawnOperation, Success, awaits_approval
 from perdure.core.paths import UNDO, Path
 from perdure.core.values import Blob, Value
 from perdure.definitions.graph.ir import IR, GraphNode
@@ -59,19 +61,24 @@ def place_of(path: Path, steps: Collection[str]) -> StepPlace:
 class RecordedAnswers:
     """The answers that one execution has recorded, by the place of each. `before` is the definition that it ran by."""
 
-    def __init__(self, execution: Execution, before: IR, payloads: BlobCache) -> None:
+    def __init__(self, events: Sequence[e.Event], execution: Execution, before: IR, payloads: BlobCache) -> None:
         self._before, self._payloads = before, payloads
         self._nodes = {node.id: node for node in before.nodes}
-        self._open = {place_of(path, self._nodes) for path, one in execution.open.items() if isinstance(one.op, CallOperation | SpawnOperation)}
         self._left: dict[StepPlace, list[RecordedAnswer]] = {}
-        for path, one in sorted(execution.settled.items(), key=lambda pair: pair[1].number):
-            if (answer := _answer(path, one)) is not None:
-                self._left.setdefault(place_of(path, self._nodes), []).append(answer)
+        for answer in recorded_answers(events, execution):
+            self._left.setdefault(place_of(answer.path, self._nodes), []).append(answer)
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The names of the kinds and tools that the execution performed without a queue."""
-        return frozenset(one.op.target for answers in self._left.values() for one in answers if isinstance(one.op, CallOperation) and not one.op.queue)
+        """The names of the kinds that performed steps of the execution without a queue. A tool and a function are no kinds: a step names them as they are."""
+        known = ((self._nodes[place.step].config, one.op) for place, answers in self._left.items() if place.step and not place.undo for one in answers)
+        calls = ((config, op.target) for config, op in known if isinstance(op, CallOperation) and not op.queue)
+        return frozenset(target for config, target in calls if config != target and not target.startswith("py:"))
+
+    @property
+    def targets(self) -> frozenset[str]:
+        """The names of all steps that the execution has called."""
+        return frozenset(one.op.target for answers in self._left.values() for one in answers if isinstance(one.op, CallOperation))
 
     @property
     def agent(self) -> str:
@@ -86,9 +93,7 @@ class RecordedAnswers:
         same_target = sorted((one for one in left if _asks_the_same(one.op, op)), key=lambda one: one.path != path)
         answer = await self._fitting(same_target, op)
         if answer is None:
-            if same_target:
-                return "its input differs from what was recorded"
-            return "the recorded execution has not settled it yet" if place in self._open else "it has no recorded result"
+            return "its input differs from what was recorded" if same_target else "it has no recorded result"
         if (why := self._unfit(answer, node, after)) is not None:
             return why
         left.remove(answer)
@@ -128,6 +133,39 @@ class RecordedAnswers:
         return None
 
 
+def recorded_answers(events: Sequence[e.Event], execution: Execution) -> Iterator[RecordedAnswer]:
+    """Yields the answers in a log, in the order in which they were asked for.
+
+    The log has more than the state that it folds to: iterations that are forgotten, and what was dropped. What a compaction has removed from the log, and is
+    not forgotten, comes from the state. What failed and was retried by somebody counts as it ended.
+    """
+    found, now_s = dict[int, RecordedAnswer](), 0.0
+    opened = dict[Path, tuple[int, CallOperation | SpawnOperation, float, int]]()
+    for number, event in enumerate(events):
+        now_s = max(now_s, getattr(event, "at_s", now_s))
+        match event:
+            case e.OpenedEvent(path, CallOperation() | SpawnOperation() as op) if isinstance(op, CallOperation) or op.awaited:
+                opened[path] = number, op, now_s, 1
+            case e.AttemptStartedEvent(path) if path in opened:
+                first, op, at_s, _ = opened[path]
+                opened[path] = first, op, at_s, event.attempt
+            case e.SettledEvent(path, outcome) if path in opened:
+                first, op, at_s, attempts = opened.pop(path)
+                found[first] = RecordedAnswer(path, op, outcome, now_s - at_s, attempts)
+            case e.DroppedEvent(path, until_s) if path in opened and until_s is None:
+                first, op, at_s, attempts = opened.pop(path)
+                found[first] = RecordedAnswer(path, op, DROPPED, now_s - at_s, attempts)
+            case e.ReopenedEvent():
+                found = {first: one for first, one in found.items() if isinstance(one.outcome, Success)}
+    known = {one.path for one in found.values()}
+    yield from (one for path, settled in execution.settled.items() if path not in known and (one := _answer(path, settled)) is not None)
+    yield from (found[first] for first in sorted(found))
+
+
+DROPPED = Failure("abandoned", 1, ErrorInfo(error_codes.CANCELLED, "nothing waited for it any more"))
+"""The outcome of what was dropped."""
+
+
 def _answer(path: Path, one: SettledOperation) -> RecordedAnswer | None:
     if one.outcome is None or not isinstance(one.op, CallOperation | SpawnOperation) or (isinstance(one.op, SpawnOperation) and not one.op.awaited):
         return None
@@ -140,7 +178,8 @@ def _asks_the_same(recorded: Operation, asked: Operation) -> bool:
         case CallOperation(), CallOperation():
             return recorded.target == asked.target
         case SpawnOperation(), SpawnOperation():
-            return recorded.workflow == asked.workflow and recorded.definition == asked.definition
+            is_other_version = None not in (recorded.definition, asked.definition) and recorded.definition != asked.definition
+            return recorded.workflow == asked.workflow and not is_other_version
     return False
 
 

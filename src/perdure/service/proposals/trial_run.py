@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from perdure.code.approval_requests import ApprovalVerdict
+from perdure.code.declarations import Step
 from perdure.core import events as e
 from perdure.core import messages, values
 from perdure.core.decision import DecisionContext, decide
@@ -48,6 +49,12 @@ class UnansweredUntil(NamedTuple):
     """That the operation at `path`, whose result was not waited for when it was recorded, might be answered from now on."""
 
     path: Path
+
+
+class RecordedMessage(NamedTuple):
+    """That a message arrives, as it has arrived when it was recorded."""
+
+    event: e.MessageArrivedEvent
 
 
 class UnknownStep(NamedTuple):
@@ -111,10 +118,13 @@ class TrialRun:
         self._tried, self._recorded, self._payloads = tried, recorded, payloads
         key = recorded.execution.key
         agent = recorded.answers.agent or f"{CATALOG_PROGRAM}.agent"
-        self._program = new_graph_program(GraphWorkflow(CATALOG_PROGRAM, kinds=TrialKinds(recorded.answers.kinds), agent=agent), key)
+        kinds = TrialKinds(recorded.answers.kinds)
+        undoing = (node.undo.tool for node in tried.ir.nodes if node.undo is not None)
+        tools: dict[str, Step[Any, Any, Any]] = {name: Step(_refuse, name=name) for name in (*recorded.answers.targets, *undoing) if name not in kinds}
+        self._program = new_graph_program(GraphWorkflow(CATALOG_PROGRAM, kinds=kinds, tools=tools, agent=agent), key)
         self._nodes: dict[str, GraphNode] = {node.id: node for node in tried.ir.nodes}
-        self._due: list[tuple[float, int, ExecutionMessage | UnansweredUntil]] = []
-        self._numbers = count()
+        self._due: list[tuple[float, int, ExecutionMessage | RecordedMessage | UnansweredUntil]] = []
+        self._numbers, self._message_numbers = count(), count(1)
         self.execution, self.events = Execution(key), list[e.Event]()
         self.blobs = dict(tried.blobs)
         self.unknown: UnknownStep | None = None
@@ -134,7 +144,7 @@ class TrialRun:
         release = self._tried.release
         for event in self._recorded.events:
             if isinstance(event, e.MessageArrivedEvent):
-                self._schedule(event.at_s, messages.SignalMessage(event.name, event.body, event.key, event.sender, event.sent))
+                self._schedule(event.at_s, RecordedMessage(event))
         first = messages.StartMessage(
             version=WALK_VERSION,
             input=started.input,
@@ -161,6 +171,9 @@ class TrialRun:
             if isinstance(message, UnansweredUntil):
                 if (pending := self.execution.open.get(message.path)) is not None:
                     await self._stop_at(pending)
+            elif isinstance(message, RecordedMessage):
+                event = message.event
+                await self._deliver(messages.SignalMessage(event.name, event.body, event.key, event.sender, event.sent), max(at_s, self.execution.now_s))
             elif not isinstance(message, messages.PresetMessage) or message.path in self.execution.open:  # else nothing waits for it any more
                 await self._take(message, max(at_s, self.execution.now_s))
         elif (waiting := self._unanswered(wake_s)) is not None:
@@ -190,16 +203,20 @@ class TrialRun:
             self.unknown = UnknownStep(step, "the recorded execution did not wait for its result")
         elif step in self._tried.mocks:
             body = values.encode(self._tried.mocks[step], f"the message for {step}")
-            await self._take(messages.SignalMessage(waiting.op.names[0], body), self.execution.now_s)
+            await self._deliver(messages.SignalMessage(waiting.op.names[0], body), self.execution.now_s)
         else:
             self.unknown = UnknownStep(step, "it waits for a message that was not recorded")
 
-    def _schedule(self, at_s: float, message: ExecutionMessage | UnansweredUntil) -> None:
+    def _schedule(self, at_s: float, message: ExecutionMessage | RecordedMessage | UnansweredUntil) -> None:
         heappush(self._due, (at_s, next(self._numbers), message))
 
-    async def _take(self, message: ExecutionMessage, now_s: float) -> None:
+    async def _deliver(self, message: messages.SignalMessage, now_s: float) -> None:
+        """Puts a message for the program into the mailbox, under the next number."""
+        await self._take(message, now_s, next(self._message_numbers))
+
+    async def _take(self, message: ExecutionMessage, now_s: float, number: int = 0) -> None:
         """Decides on one message, and schedules the answers to what that opens."""
-        deciding = decide(self.execution, message, self._program, TimeBounds.exactly(now_s), DecisionContext("trial"))
+        deciding = decide(self.execution, message, self._program, TimeBounds.exactly(now_s), DecisionContext("trial"), number)
         decision = await run_with_blobs(self._payloads, deciding, self.blobs)
         self.blobs |= decision.blobs
         self.events += decision.events
