@@ -10,11 +10,14 @@ from typing import NamedTuple
 import msgspec
 
 from perdure.service.triggers.schedule_states import INCIDENT_CHARACTERS_MAX, IncidentKind, ScheduleIncident, ScheduleState
-from perdure.service.triggers.schedule_times import COUNTED_MAX, depends_on_zone, due_time, next_tick, passed_ticks, tick_text
+from perdure.service.triggers.schedule_times import COUNTED_MAX, depends_on_zone, due_time, next_tick, passed_ticks, tick_text, ticks_after
 from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerRecord
 
 ON_TIME_S = 300.0
 """By how much a tick may be late and still counts as on time."""
+
+OWED_MAX = 1_000
+"""How many ticks that are due an edit of a schedule keeps."""
 
 IN_PROGRESS = "an earlier execution of the schedule has not ended"
 
@@ -61,6 +64,20 @@ def decide(look: ScheduleLook) -> ScheduleDecision:
     if look.config.overlap == "queue":
         return ScheduleDecision(tick_s, started, scheduled(look, _with_waiting(look, passed, tick_s)))
     return ScheduleDecision(tick_s, started, scheduled(look, with_incident(look, passed, "skipped", tick_s, IN_PROGRESS)))
+
+
+def due_ticks(trigger: TriggerRecord, state: ScheduleState, now_s: float) -> list[float]:
+    """The ticks that wait for their turn, and those that are due and on time, in order: what a schedule still has to start."""
+    config = trigger.config
+    if not isinstance(config, ScheduleConfig):
+        return []
+    due = list(state.waiting)
+    for tick_s in ticks_after(config, trigger.resumed_at_s, max(state.after_s, now_s - ON_TIME_S - config.jitter_s)):
+        if tick_s > now_s or len(due) >= OWED_MAX:
+            break
+        if due_time(config, trigger.id, tick_s) <= now_s:
+            due.append(tick_s)
+    return due
 
 
 def scheduled(look: ScheduleLook, state: ScheduleState) -> ScheduleState:

@@ -86,16 +86,12 @@ def state_change(tenant: str, trigger: str, version: int, state: ScheduleState |
     return SCHEDULE_STATES.change(tenant, trigger, version, state, found)
 
 
-def begun_state(before: ScheduleState | None, now_s: float, is_edited: bool) -> ScheduleState:
-    """The state of a schedule that begins now, or is edited while it is active: then a tick that was due before the edit is still started."""
-    owed: tuple[float, ...] = ()
+def begun_state(before: ScheduleState | None, now_s: float, owed: Sequence[float] = ()) -> ScheduleState:
+    """The state of a schedule that begins now, or is edited while it is active: then ticks that were due before the edit are `owed`, and still started."""
     if before is None:
         return ScheduleState(now_s, now_s)
-    if is_edited:
-        owed = before.waiting
-        if before.tick_s is not None and before.due_at_s is not None and before.after_s < before.tick_s <= now_s:
-            owed = (*owed, before.tick_s)
-    return msgspec.structs.replace(before, after_s=now_s, due_at_s=now_s, tick_s=None, zone_version="", waiting=owed, waiting_since_s=now_s, retry_at_s=now_s)
+    began = msgspec.structs.replace(before, after_s=now_s, due_at_s=now_s, tick_s=None, zone_version="")
+    return msgspec.structs.replace(began, waiting=tuple(owed), waiting_since_s=now_s, retry_at_s=now_s)
 
 
 def ended_state(before: ScheduleState) -> ScheduleState:

@@ -14,6 +14,7 @@ from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import AlreadyExists
 from perdure.service.record_kinds import KeptValue
 from perdure.service.triggers.event_listeners import listener_changes
+from perdure.service.triggers.schedule_decisions import due_ticks
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES, begun_state, clock_messages, ended_state, state_change
 from perdure.service.triggers.trigger_records import (
     TRIGGERS,
@@ -85,8 +86,9 @@ async def _state_changes(store: ReadOnlyStore, tenant: str, edit: TriggerEdit, n
     kept = await SCHEDULE_STATES.read(store, tenant, id)
     before, version = (None, 0) if kept is None else (kept.value, kept.version)
     if edit.begins_schedule:
-        is_edited = edit.before is not None and _is_scheduled(edit.before.value)
-        return [state_change(tenant, id, version, begun_state(before, now_s, is_edited))]
+        was = None if edit.before is None else edit.before.value
+        owed = due_ticks(was, before, now_s) if was is not None and before is not None and _is_scheduled(was) else []
+        return [state_change(tenant, id, version, begun_state(before, now_s, owed))]
     if before is None:
         return []
     return [state_change(tenant, id, version, None if edit.after is None else ended_state(before))]
