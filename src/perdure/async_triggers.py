@@ -19,8 +19,9 @@ from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.service_access import ServiceAccess
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
 from perdure.service.triggers.posted_events import PostedEvent
+from perdure.service.triggers.schedule_operations import Backfill, SchedulePreview
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
-from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
+from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerConfig, TriggerKind
 
 ListedTriggers = list[TriggerDetails]
 
@@ -236,6 +237,31 @@ class AsyncTriggers:
             BadValue: it is no CloudEvent, or is too large.
         """
         return await self._service(tenant)(on_events.post, tenant, dict(event))
+    async def preview(self, schedule: str | ScheduleConfig, count: int = 10, *, tenant: str = DEFAULT_TENANT) -> SchedulePreview:
+        """The next ticks of a schedule, by its id, or of one that is not saved, as if it began now.
+
+        Raises:
+            NotFound: there is no such trigger.
+            BadValue: it is no schedule, or is not valid, or the number is out of range.
+        """
+        call = self._service(tenant)
+        if isinstance(schedule, str):
+            return await call(on_triggers.preview, tenant, schedule, count)
+        return await call(on_triggers.preview_config, tenant, schedule, count)
+
+    async def backfill(self, trigger: str, since: datetime, until: datetime, *, expect: int | None = None, tenant: str = DEFAULT_TENANT) -> Backfill:
+        """Starts executions for the ticks of a schedule from `since` up to but not including `until`, whether or not it is active.
+
+        Without `expect` it is a dry run, which counts them; `expect` is then the number that it has found. A tick that has started an execution already is
+        not started again, so a backfill can be repeated.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
+            BadValue: it is no schedule, the range has too many ticks, or another number than was expected; or the workflow does not take the input.
+            DefinitionDisabled: the definition is disabled.
+        """
+        call = self._service(tenant)
+        return await call(on_triggers.backfill, tenant, trigger, call.author, since.timestamp(), until.timestamp(), expect)
 
 
 def _before(given: Duration | datetime | None, name: str) -> float | datetime | None:

@@ -15,8 +15,9 @@ from perdure.code.durations import Duration
 from perdure.loop_thread import LoopThread
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
 from perdure.service.triggers.posted_events import PostedEvent
+from perdure.service.triggers.schedule_operations import Backfill, SchedulePreview
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
-from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
+from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerConfig, TriggerKind
 
 
 class Triggers:
@@ -205,3 +206,24 @@ class Triggers:
             BadValue: it is no CloudEvent, or is too large.
         """
         return self._thread.call(self._inner.post_event(event, tenant=tenant))
+    def preview(self, schedule: str | ScheduleConfig, count: int = 10, *, tenant: str = DEFAULT_TENANT) -> SchedulePreview:
+        """The next ticks of a schedule, by its id, or of one that is not saved, as if it began now.
+
+        Raises:
+            NotFound: there is no such trigger.
+            BadValue: it is no schedule, or is not valid, or the number is out of range.
+        """
+        return self._thread.call(self._inner.preview(schedule, count, tenant=tenant))
+
+    def backfill(self, trigger: str, since: datetime, until: datetime, *, expect: int | None = None, tenant: str = DEFAULT_TENANT) -> Backfill:
+        """Starts executions for the ticks of a schedule from `since` up to but not including `until`, whether or not it is active.
+
+        Without `expect` it is a dry run, which counts them; `expect` is then the number that it has found. A tick that has started an execution already is
+        not started again, so a backfill can be repeated.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
+            BadValue: it is no schedule, the range has too many ticks, or another number than was expected; or the workflow does not take the input.
+            DefinitionDisabled: the definition is disabled.
+        """
+        return self._thread.call(self._inner.backfill(trigger, since, until, expect=expect, tenant=tenant))

@@ -21,6 +21,7 @@ from perdure.cli.run_commands import run, start, worker
 from perdure.cli.secret_commands import secret
 from perdure.cli.serve_command import serve
 from perdure.cli.transfer_commands import export, import_, replay
+from perdure.cli.trigger_commands import trigger
 from perdure.cli.view_commands import engines, events, logs, ls, query, result, show, steps, stream
 from perdure.cli.webhook_commands import webhook
 from perdure.cli.workflow_commands import sync, workflow
@@ -29,7 +30,7 @@ __all__ = ["root"]
 
 root.section("Begin", (demo, init))
 root.section("Run", (run, start, dev, serve, worker))
-root.section("Catalog", (workflow, sync, propose, proposal, webhook))
+root.section("Catalog", (workflow, sync, propose, proposal, trigger, webhook))
 root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))

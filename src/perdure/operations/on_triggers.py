@@ -4,9 +4,10 @@ from typing import Any
 
 from perdure.service.page_cursors import page_limit
 from perdure.service.store_access import StoreAccess
-from perdure.service.triggers import trigger_directory
+from perdure.service.triggers import schedule_operations, trigger_directory
+from perdure.service.triggers.schedule_operations import Backfill, SchedulePreview
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields, TriggerFilter, TriggerPage
-from perdure.service.triggers.trigger_records import TriggerConfig, TriggerKind
+from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerConfig, TriggerKind
 from perdure.service.wire_types import NOTHING, EncodedValue
 
 
@@ -139,3 +140,37 @@ async def run(access: StoreAccess, tenant: str, trigger: str, author: str, paylo
         DefinitionDisabled: the definition is disabled.
     """
     return await trigger_directory.run_trigger(access, tenant, trigger, author, payload, client_request_id)
+
+
+async def preview(access: StoreAccess, tenant: str, trigger: str, count: int = 10) -> SchedulePreview:
+    """The next ticks of a schedule, with what a clock of its zone shows, and what is special about them where clocks are changed.
+
+    Raises:
+        NotFound: there is no such trigger.
+        BadValue: it is no schedule, or the number is out of range.
+    """
+    return await schedule_operations.preview_trigger(access, tenant, trigger, count)
+
+
+async def preview_config(access: StoreAccess, tenant: str, config: ScheduleConfig, count: int = 10) -> SchedulePreview:
+    """The next ticks of a schedule that is not saved, as if it began now.
+
+    Raises:
+        BadValue: it is not valid, or the number is out of range.
+    """
+    return await schedule_operations.preview_config(access, config, count)
+
+
+async def backfill(access: StoreAccess, tenant: str, trigger: str, author: str, from_at_s: float, until_at_s: float, expect: int | None = None) -> Backfill:
+    """Starts executions for the ticks of a schedule from one time up to but not including another, whether or not it is active.
+
+    Without `expect` it is a dry run, which counts them; `expect` is then the number that it has found. A tick that has started an execution already is not
+    started again, so a backfill can be repeated.
+
+    Raises:
+        NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
+        BadValue: it is no schedule, the range has too many ticks, or another number than was expected; or the workflow does not take the input.
+        BadDefinition: the definition calls something that is not there.
+        DefinitionDisabled: the definition is disabled.
+    """
+    return await schedule_operations.backfill(access, tenant, trigger, author, from_at_s, until_at_s, expect=expect)

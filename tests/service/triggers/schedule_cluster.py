@@ -82,7 +82,7 @@ class Schedules:
         return found.value
 
     async def incidents(self, trigger: str) -> list[tuple[str, float]]:
-        return [(one.kind, one.tick_s - BEGIN_S) for one in (await self.state(trigger)).incidents]
+        return [(one.kind, one.tick_at_s - BEGIN_S) for one in (await self.state(trigger)).incidents]
 
 
 def scheduled(test: Callable[[Schedules], Coroutine[Any, Any, None]]) -> Callable[[], None]:

@@ -36,10 +36,10 @@ IncidentKind = Literal["missed", "skipped", "failed", "broken"]
 
 
 class ScheduleIncident(msgspec.Struct, frozen=True):
-    """A tick that has started nothing, when that was found, and why. Of several missed ticks, `tick_s` is the first."""
+    """A tick that has started nothing, when that was found, and why. Of several missed ticks, `tick_at_s` is the first."""
 
     kind: IncidentKind
-    tick_s: float
+    tick_at_s: float
     at_s: float
     why: str
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from itertools import islice
 from math import ceil, floor
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from perdure.core.errors import MissingExtra
@@ -31,6 +31,10 @@ UNCHANGED_S = 7 * 86_400.0
 
 COUNTED_MAX = 1_000
 """How many missed ticks are counted."""
+
+
+ClockNote = Literal["", "moved", "first", "second"]
+"""What is special about a tick where clocks are changed: its time is skipped, so it is due at the jump; or it is the first or the second of two equal times."""
 
 
 class PassedTicks(NamedTuple):
@@ -92,6 +96,27 @@ def start_id(trigger: str, tick_s: float) -> str:
     return f"schedule:{trigger}:{tick_text(tick_s)}"
 
 
+def clock_note(config: ScheduleConfig, tick_s: float) -> ClockNote:
+    """What is special about a tick where clocks are changed."""
+    if not depends_on_zone(config):
+        return ""
+    zone = ZoneInfo(config.timezone)
+    shown = datetime.fromtimestamp(tick_s, zone)
+    if shown.fold:
+        return "second"
+    if shown.utcoffset() != shown.replace(fold=1).utcoffset():
+        return "first"
+    fields = cron_fields(config.cron)
+    is_at_jump = _offset(zone, tick_s - 1) < _offset(zone, tick_s)
+    next_of_naive = next(_cron_moments(fields, shown.replace(tzinfo=None) - timedelta(seconds=1)))
+    return "moved" if is_at_jump and next_of_naive != shown.replace(tzinfo=None) else ""
+
+
+def cron_fields(expression: str) -> str:
+    """The five fields of a cron expression, of which ``@daily`` and the like stand for some."""
+    return CRON_ALIASES.get(expression.strip(), expression)
+
+
 def depends_on_zone(config: ScheduleConfig) -> bool:
     """Whether the ticks depend on what the database of time zones says."""
     return bool(config.cron) and config.timezone != "UTC"
@@ -114,7 +139,7 @@ def _ticks(config: ScheduleConfig, began_at_s: float, after_s: float) -> Iterato
 
 
 def _cron_ticks(expression: str, timezone: str, after_s: float) -> Iterator[float]:
-    fields = CRON_ALIASES.get(expression.strip(), expression)
+    fields = cron_fields(expression)
     minute, hour, *_ = fields.split()
     if timezone == "UTC":
         yield from (moment.timestamp() for moment in _cron_moments(fields, datetime.fromtimestamp(after_s, UTC)))

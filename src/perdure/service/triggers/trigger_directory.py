@@ -17,7 +17,8 @@ from perdure.service.catalog_references import resolve_reference
 from perdure.service.execution_operations import initiated_by
 from perdure.service.record_kinds import KeptValue, is_record_key, post_records
 from perdure.service.store_access import StoreAccess
-from perdure.service.triggers.schedule_states import SCHEDULE_STATES
+from perdure.service.triggers.schedule_states import SCHEDULE_STATES, ScheduleIncident
+from perdure.service.triggers.schedule_times import tick_text
 from perdure.service.triggers.trigger_changes import TriggerEdit, change_triggers
 from perdure.service.triggers.trigger_input import TriggerFacts, checked_mapping
 from perdure.service.triggers.trigger_records import (
@@ -40,12 +41,20 @@ CHANGES_MAX = 20
 """How often a change is decided on again because another one came first."""
 
 
+class ScheduleProgress(msgspec.Struct, frozen=True):
+    """How a schedule has gone: how many of its ticks have started an execution, how many wait for their turn, and the last of those that started nothing."""
+
+    started: int
+    waiting: int
+    incidents: list[ScheduleIncident]
+
+
 class TriggerDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A trigger. `workflow_id` is what it starts, a reference to the catalog or the name of code, and `variable_mapping` and `input` make its input.
 
     `owner` is ``definition`` for one that `definition` declares, ``code`` for one that code declares, else empty: then it is changed here. `last_run_at_s` is
-    when it last started an execution, `last_execution_id` that execution, and `due_at_s` when a schedule is due next. `webhook_url` is where a webhook is sent,
-    as a path of this service. `revision` counts the changes.
+    when it last started an execution, `last_execution_id` that execution, `due_at_s` when a schedule is due next, and `schedule` what else is known of one.
+    `webhook_url` is where a webhook is sent, as a path of this service. `revision` counts the changes.
     """
 
     id: str
@@ -61,6 +70,7 @@ class TriggerDetails(msgspec.Struct, frozen=True, kw_only=True):
     definition: str
     webhook_url: str
     due_at_s: float | None
+    schedule: ScheduleProgress | None
     last_run_at_s: float | None
     last_execution_id: str
     revision: Version
@@ -156,6 +166,7 @@ async def _shown(access: StoreAccess, tenant: str, kept: KeptValue[TriggerRecord
         definition=record.definition,
         webhook_url=webhook_url(tenant, record.config.path) if isinstance(record.config, WebhookConfig) else "",
         due_at_s=None if state is None or state.value.tick_s is None else state.value.due_at_s,
+        schedule=None if state is None else ScheduleProgress(state.value.number, len(state.value.waiting), list(state.value.incidents)),
         last_run_at_s=last[0].created_at_s if last else None,
         last_execution_id=last[0].key.id if last else "",
         revision=kept.version,
@@ -376,7 +387,9 @@ async def run_trigger(access: StoreAccess, tenant: str, id: str, author: str, pa
     except Undecodable as error:
         raise BadValue("/payload", "given", f"plain data: {error.why}") from error
     key = f"manual:{record.id}:{author}:{checked_name(request_id or uuid4().hex, 'client request id')}"
-    facts = TriggerFacts(id=record.id, name=record.name, kind=record.kind, key=key, at_s=(await access.store.store_time()).now_s, about={"by": author})
+    now_s = (await access.store.store_time()).now_s
+    about = {"by": author} | ({"tick": tick_text(float(int(now_s))), "number": 0} if isinstance(record.config, ScheduleConfig) else {})
+    facts = TriggerFacts(id=record.id, name=record.name, kind=record.kind, key=key, at_s=now_s, about=about)
     request, hosted = await triggered_start(access, tenant, record, TriggeredStart(checked_name(key, "id"), given, facts))
     started, created = await execution_operations.start_execution(access, initiated_by(request, author), hosted)
     return TriggeredRun(started, started.id, created)

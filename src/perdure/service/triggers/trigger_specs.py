@@ -225,11 +225,20 @@ def _read_schedule(fields: dict[str, Any], where: str) -> TriggerConfig:
 
 def _time_s(text: str, where: str) -> float:
     try:
-        found = datetime.fromisoformat(text)
+        return time_with_zone(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise BadValue(where, text, "a time with its zone, such as 2027-01-01T09:00:00Z")
+        raise BadValue(where, text, "a time with its zone, such as 2027-01-01T09:00:00Z") from None
+
+
+def time_with_zone(text: str) -> float:
+    """The moment that a text names, in seconds since 1970.
+
+    Raises:
+        ValueError: it names none, or says nothing of the zone.
+    """
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(text)
     return found.timestamp()
 
 

@@ -1,0 +1,72 @@
+"""What the commands of triggers do on a database."""
+
+import json
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from perdure.cli import trigger_commands
+from perdure.service.triggers.trigger_records import Overlap, TriggerKind
+from tests.cli.shell import Shell
+
+GREET = "perdure: 1\nname: greet\ninput: {day: {default: ''}}\nvars: {b: 0}\nsteps: [{id: a, set: {b: 1}}]\n"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    made = Shell(f"sqlite:///{tmp_path / 'perdure.db'}")
+    ok(made, "workflow publish -", GREET)
+    return made
+
+
+def ok(shell: Shell, command: str, stdin: str = "") -> str:
+    said = shell.run(command, stdin)
+    assert said.code == 0, said.err
+    return said.out
+
+
+def test_the_choices_of_the_options_are_all() -> None:
+    assert get_args(TriggerKind) == trigger_commands.KINDS and get_args(Overlap) == trigger_commands.OVERLAPS
+
+
+def test_a_schedule_is_made_looked_at_switched_and_removed(shell: Shell) -> None:
+    command = "trigger create nightly --workflow greet --cron '30 1 * * *' --timezone Europe/London --overlap skip -i day=@trigger.about.tick --json"
+    made = json.loads(ok(shell, command))
+    id = made["id"]
+    assert (made["name"], made["workflow_id"], made["config"]["cron"], made["input"]) == ("nightly", "greet", "30 1 * * *", {"day": "@trigger.about.tick"})
+    assert ok(shell, "trigger ls -o ids") == f"{id}\n"
+    assert "30 1 * * * Europe/London" in ok(shell, "trigger ls")
+    assert ok(shell, f"trigger pause {id} --reason holidays") == f"{id} is paused\n"
+    shown = ok(shell, f"trigger show {id}")
+    assert "holidays" in shown and "paused" in shown and "greet" in shown
+    assert ok(shell, f"trigger resume {id}") == f"{id} is resumed\n"
+    assert json.loads(ok(shell, f"trigger disable {id} --json"))["enabled"] is False
+    assert ok(shell, f"trigger enable {id}") == f"{id} is enabled\n"
+    assert len(json.loads(ok(shell, f"trigger preview {id} --count 3 --json"))) == 3
+    assert "T01:30:00" in ok(shell, f"trigger preview {id}")
+    assert ok(shell, f"trigger run {id}").startswith("manual:")
+    assert ok(shell, f"trigger rm {id}") == f"deleted {id}\n"
+    assert shell.run(f"trigger show {id}").code == 10
+
+
+def test_a_backfill_is_counted_first(shell: Shell) -> None:
+    id = json.loads(ok(shell, "trigger create daily --workflow greet --cron @daily --json"))["id"]
+    days = "--from 2026-01-01T00:00:00Z --until 2026-01-04T00:00:00Z"
+    assert ok(shell, f"trigger backfill {id} {days}") == "3 times, of which 0 have run. Nothing was started; --expect 3 starts the others\n"
+    assert shell.run(f"trigger backfill {id} {days} --expect 2").code != 0
+    assert ok(shell, f"trigger backfill {id} {days} --expect 3") == "3 executions were started; 0 of 3 times had run before\n"
+    assert json.loads(ok(shell, f"trigger backfill {id} {days} --expect 3 --json"))["existing"] == 3
+
+
+def test_any_trigger_is_made_of_a_config_and_what_is_missing_is_explained(shell: Shell) -> None:
+    config = json.dumps({"type": "schedule", "everySeconds": 90, "startsAt": "2027-01-01T00:00:00Z"})
+    made = json.loads(ok(shell, "trigger create often --workflow greet --config - --json", config))
+    assert made["config"]["every_s"] == 90
+    ok(shell, "trigger create hand --workflow greet --config -", '{"type": "manual"}')
+    assert shell.run("trigger create x --workflow greet").code == 20
+    assert shell.run("trigger create x --workflow greet --config -", "{").code == 20
+    unzoned = shell.run("trigger create x --workflow greet --once 2027-01-01T00:00:00")
+    assert unzoned.code != 0 and "a time with its zone" in unzoned.err
+    nowhere = shell.run("trigger create x --workflow nothing --cron @daily")
+    assert nowhere.code == 10 and "there is no workflow nothing" in nowhere.err
