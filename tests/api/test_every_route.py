@@ -46,6 +46,7 @@ BODIES: dict[str, Any] = {
     "proposals.create": {"baseWorkflowHash": "sha256:0", "proposalJson": {"perdure": 1, "name": "invoice", "steps": []}},
     "proposals.review": {"decision": "approve"},
     "proposals.try_document": {"document": {"perdure": 1, "name": "invoice", "steps": []}},
+    "triggers.backfill": {"fromAt": "2026-01-01T00:00:00Z", "untilAt": "2026-01-02T00:00:00Z"},
     "upkeep.prune": {"olderThanSeconds": 0},
     "dead_letters.requeue": {},
     "runs.approve": {"approve": True, "resumeToken": "x"},

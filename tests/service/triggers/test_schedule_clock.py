@@ -32,8 +32,8 @@ async def test_the_clock_sleeps_until_the_next_schedule_is_due(s: Schedules) -> 
     await until(10)
     clock = Key(T, SCHEDULE_WORKFLOW, "clock")
     before = await s.cluster.head(clock)
-    await until(86_000)
-    assert (await s.cluster.head(clock)).version == before.version, "it did nothing for a day"
+    await until(3_000)
+    assert (await s.cluster.head(clock)).version == before.version, "it did nothing meanwhile"
     assert len(await s.cluster.events(clock)) < 60
 
 

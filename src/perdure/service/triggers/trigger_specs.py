@@ -36,6 +36,11 @@ RESPOND_WITHIN_MAX_S = 60.0
 EVENTS_MAX = 32
 ONCE_MAX = 1_000
 INTERVAL_MIN_S = 1.0
+DELAY_MAX_S = 10 * 366 * 86_400
+CATCH_UP_MAX = QUEUED_TICKS_MAX = 1_000
+BREAK_AFTER_MAX = 100
+LATEST_S = 253_000_000_000.0
+"""About the last time that a calendar has."""
 
 
 class DeclaredTrigger(NamedTuple):
@@ -148,6 +153,17 @@ def _check_schedule(config: ScheduleConfig) -> None:
         raise BadValue("/config/everySeconds", config.every_s, "at least one second")
     if len(config.once) > ONCE_MAX:
         raise BadValue("/config/once", len(config.once), f"at most {ONCE_MAX:,} times")
+    if wrong := [one for one in config.once if not 0 <= one <= LATEST_S]:
+        raise BadValue("/config/once", wrong[0], "a time from 1970 to 9999, in seconds since 1970")
+    for field, value, most in (
+        ("everySeconds", config.every_s or 0, DELAY_MAX_S),
+        ("jitterSeconds", config.jitter_s, DELAY_MAX_S),
+        ("catchUp", config.catch_up, CATCH_UP_MAX),
+        ("queuedMax", config.queued_max, QUEUED_TICKS_MAX),
+        ("breakAfter", config.break_after, BREAK_AFTER_MAX),
+    ):
+        if not 0 <= value <= most:
+            raise BadValue(f"/config/{field}", value, f"a number from 0 to {most:,}")
     try:
         _ = ZoneInfo(config.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
