@@ -50,6 +50,7 @@ from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.service_workflows import engine_options
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.schedule_keeper import ScheduleKeeper
+from perdure.service.triggers.clock_watch import ClockWatch
 from perdure.stores.configured_store import opened_store
 from perdure.stores.encoded_store import codec_of
 from perdure.stores.outbox import Outbox, OutboxTransactions
@@ -483,7 +484,7 @@ class _OpenApp:
         self.thread = thread
         self.loop = loop
         self.failure: BaseException | None = None
-        self._members: list[Engine | Worker | OutboxRelay | ScheduleKeeper] = []
+        self._members: list[Engine | Worker | OutboxRelay | ClockWatch] = []
         self._running: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
@@ -525,13 +526,13 @@ class _OpenApp:
             relay = OutboxRelay(outbox, store)
             self._run(relay, asyncio.create_task(relay.run(), name="perdure-outbox"))
         if app.engine:
-            keeper = ScheduleKeeper(store)
-            self._run(keeper, asyncio.create_task(keeper.run(), name="perdure-schedules"))
+            watch = ClockWatch(store)
+            self._run(watch, asyncio.create_task(watch.run(), name="perdure-schedules"))
         access = StoreAccess(store, engine, outbox)
         self.client = client_on(access)
         self._stack.push_async_callback(access.aclose)
 
-    def _run(self, member: Engine | Worker | OutboxRelay | ScheduleKeeper, running: asyncio.Task[None]) -> None:
+    def _run(self, member: Engine | Worker | OutboxRelay | ClockWatch, running: asyncio.Task[None]) -> None:
         self._members.append(member)
         self._running.append(running)
         running.add_done_callback(self._note_end)

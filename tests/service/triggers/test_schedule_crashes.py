@@ -9,8 +9,8 @@ import pytest
 
 from perdure.runtime.engine import Engine
 from perdure.service.triggers import trigger_directory
+from perdure.service.triggers.clock_watch import ClockWatch
 from perdure.service.triggers.schedule_clock import SCHEDULE_CODE
-from perdure.service.triggers.schedule_keeper import ScheduleKeeper
 from perdure.service.triggers.schedule_times import ticks_after
 from perdure.service.triggers.trigger_records import ScheduleConfig
 from perdure.service.verification import verify_executions
@@ -78,7 +78,7 @@ class Machine:
 
     async def _live(self, store: FaultyStore, died: asyncio.Event) -> None:
         self._engine = Engine(store, [SCHEDULE_CODE, report.code, long.code, failing.code])
-        self._living = [asyncio.create_task(one) for one in (self._engine.run(), ScheduleKeeper(store).run(), died.wait())]
+        self._living = [asyncio.create_task(one) for one in (self._engine.run(), ClockWatch(store).run(), died.wait())]
         _ = await asyncio.wait([self._living[0], self._living[2]], return_when=asyncio.FIRST_COMPLETED)
         await self._die()
 

@@ -115,7 +115,7 @@ def _set_right(look: ScheduleLook) -> ScheduleLook:
 
 
 def _turn_of_waiting(look: ScheduleLook) -> ScheduleDecision:
-    """Tries the first of the ticks that wait for their turn."""
+    """Attempts the start of the first of the ticks that wait for their turn."""
     state, now_s = look.state, look.now_s
     first, *others = state.waiting
     popped = msgspec.structs.replace(state, waiting=tuple(others), waiting_since_s=now_s, retry_at_s=now_s + RETRY_MIN_S, number=state.number + 1)

@@ -48,7 +48,7 @@ class ScheduleState(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a schedule is. Ticks up to `after_s` have been dealt with; it is looked at again at `due_at_s` (None: it is not active, or has no tick any more).
 
     `tick_s` is the next tick, found with the zone database of `zone_version` (None: it has to be found). `waiting` are ticks before it that wait for their
-    turn, the first of which is tried again at `retry_at_s`. `number` counts the ticks that have started an execution, and `incidents` has the last others.
+    turn, the first of which is attempted again at `retry_at_s`. `number` counts the ticks that have started an execution, and `incidents` has the last others.
     """
 
     after_s: float

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from perdure.core.messages import TerminateMessage
 from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.core.paths import Key
-from perdure.service.triggers.schedule_keeper import ScheduleKeeper
+from perdure.service.triggers.clock_watch import ClockWatch
 from perdure.stores.protocol import HeadFilter
 from tests.service.triggers.schedule_cluster import BEGIN_S, Schedules, T, scheduled, until
 
@@ -16,11 +16,11 @@ CLOCK_KEY = Key(T, SCHEDULE_WORKFLOW, "clock")
 
 @asynccontextmanager
 async def kept(s: Schedules) -> AsyncIterator[None]:
-    keeper = ScheduleKeeper(s.cluster.store)
-    running = asyncio.create_task(keeper.run())
-    await keeper.ready()
+    watch = ClockWatch(s.cluster.store)
+    running = asyncio.create_task(watch.run())
+    await watch.ready()
     yield
-    keeper.stop()
+    watch.stop()
     await running
 
 

@@ -24,7 +24,7 @@ CHECK_S = 60.0
 """How often it is checked whether all clocks go."""
 
 
-class ScheduleKeeper:
+class ClockWatch:
     """Keeps the clocks of a store going until it is stopped: those of `tenants`, or of all."""
 
     def __init__(self, store: Store, tenants: Iterable[str] | None = None, check_s: float = CHECK_S) -> None:
