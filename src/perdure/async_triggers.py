@@ -237,6 +237,7 @@ class AsyncTriggers:
             BadValue: it is no CloudEvent, or is too large.
         """
         return await self._service(tenant)(on_events.post, tenant, dict(event))
+
     async def preview(self, schedule: str | ScheduleConfig, count: int = 10, *, tenant: str = DEFAULT_TENANT) -> SchedulePreview:
         """The next ticks of a schedule, by its id, or of one that is not saved, as if it began now.
 

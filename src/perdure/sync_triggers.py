@@ -206,6 +206,7 @@ class Triggers:
             BadValue: it is no CloudEvent, or is too large.
         """
         return self._thread.call(self._inner.post_event(event, tenant=tenant))
+
     def preview(self, schedule: str | ScheduleConfig, count: int = 10, *, tenant: str = DEFAULT_TENANT) -> SchedulePreview:
         """The next ticks of a schedule, by its id, or of one that is not saved, as if it began now.
 
