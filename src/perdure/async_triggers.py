@@ -262,7 +262,7 @@ class AsyncTriggers:
             DefinitionDisabled: the definition is disabled.
         """
         call = self._service(tenant)
-        return await call(on_triggers.backfill, tenant, trigger, call.author, since.timestamp(), until.timestamp(), expect)
+        return await call(on_triggers.backfill, tenant, trigger, call.author, since.timestamp(), until.timestamp(), expect=expect)
 
 
 def _before(given: Duration | datetime | None, name: str) -> float | datetime | None:

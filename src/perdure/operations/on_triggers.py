@@ -161,7 +161,7 @@ async def preview_config(access: StoreAccess, tenant: str, config: ScheduleConfi
     return await schedule_operations.preview_config(access, config, count)
 
 
-async def backfill(access: StoreAccess, tenant: str, trigger: str, author: str, from_at_s: float, until_at_s: float, expect: int | None = None) -> Backfill:
+async def backfill(access: StoreAccess, tenant: str, trigger: str, author: str, from_at_s: float, until_at_s: float, *, expect: int | None = None) -> Backfill:
     """Starts executions for the ticks of a schedule from one time up to but not including another, whether or not it is active.
 
     Without `expect` it is a dry run, which counts them; `expect` is then the number that it has found. A tick that has started an execution already is not
