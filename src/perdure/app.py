@@ -49,7 +49,6 @@ from perdure.runtime.workflow_programs import Workflow as EngineWorkflow
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.service_workflows import engine_options
 from perdure.service.store_access import StoreAccess
-from perdure.service.triggers.schedule_keeper import ScheduleKeeper
 from perdure.service.triggers.clock_watch import ClockWatch
 from perdure.stores.configured_store import opened_store
 from perdure.stores.encoded_store import codec_of

@@ -185,7 +185,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.service_workflows import engine_options
     from perdure.service.store_access import StoreAccess
-    from perdure.service.triggers.schedule_keeper import ScheduleKeeper
+    from perdure.service.triggers.clock_watch import ClockWatch
     from perdure.stores.protocol import Store
 
     folders, targets = folders_of(targets), tuple(target for target in targets if not Path(target).is_dir())
@@ -205,7 +205,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         click.echo(f"ready; it knows {'no workflow' if engine is None else known_text(engine)}")
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
-    listeners = (*observation.listeners, ScheduleKeeper, *folder_members(folders, settings.tenant))
+    listeners = (*observation.listeners, ClockWatch, *folder_members(folders, settings.tenant))
     how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given)]
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))

@@ -406,7 +406,6 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     from perdure.runtime.server import SHUTDOWN_GRACE_S, serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.service_workflows import engine_options
-    from perdure.service.triggers.schedule_keeper import ScheduleKeeper
     from perdure.service.triggers.clock_watch import ClockWatch
 
     broker = task_broker_of(queues, given, tenants or None)
@@ -432,8 +431,6 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     workflows = [*(one.code for one in code.workflows), *(hosted_workflows(code, given) if targets else ())]
     how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "concurrency": given["concurrency"]}
     how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s, "observer": observation.observer, "engine_options": engine_options}
-    how["listeners"] = (*observation.listeners, lambda store: ScheduleKeeper(store, tenants or None))
-    how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s, "observer": observation.observer, "built_in": SERVICE_WORKFLOWS}
     how["listeners"] = (*observation.listeners, lambda store: ClockWatch(store, tenants or None))
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker and broker.observed(observation.observer)))
 

@@ -78,7 +78,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     from perdure.runtime.server import serve as served
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.service_workflows import engine_options
-    from perdure.service.triggers.schedule_keeper import ScheduleKeeper
+    from perdure.service.triggers.clock_watch import ClockWatch
 
     parts = _checked_roles(roles)
     if missing := [one for one in given["folders"] if not Path(one).is_dir()]:
@@ -101,7 +101,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
-    listeners = (*observation.listeners, ScheduleKeeper, *folder_members(map(Path, given["folders"]), settings.tenant))
+    listeners = (*observation.listeners, ClockWatch, *folder_members(map(Path, given["folders"]), settings.tenant))
     how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     if not parts - {"worker"} and not how["queues"]:
         raise click.UsageError("a worker needs queues: name them with --queue")
