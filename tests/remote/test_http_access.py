@@ -21,7 +21,9 @@ from perdure.core.errors import (
     InputDiffers,
     NotFound,
     PerdureError,
+    ProposalRefused,
     RequestUnderWay,
+    StaleProposal,
     StaleRecord,
     StoreUnavailable,
     Timeout,
@@ -34,9 +36,11 @@ from perdure.operations.operation_table import BY_FUNCTION
 from perdure.remote import http_access
 from perdure.remote.http_access import HttpAccess
 from perdure.service.history import EmittedValue
+from perdure.service.proposals.proposal_trials import ValueDifference
 from perdure.service.wire_types import NOTHING
 from perdure.sync_client import Client
 from tests.api.api_setup import WORKFLOWS, add, added, api_on_a_port, calc, greet, named, trip
+from tests.service.proposals.proposed_documents import document as proposed_document
 
 
 @asynccontextmanager
@@ -96,6 +100,33 @@ async def test_errors_are_of_their_classes_with_their_attributes(client: AsyncCl
         await client.find("nothing of that name")
     with pytest.raises(BadValue):
         await client.dead_letters.groups(fingerprint="none")
+
+
+async def test_a_proposal_is_made_tried_reviewed_and_applied(client: AsyncClient) -> None:
+    made = await client.catalog.create(proposed_document(1))
+    assert await (await client.start(client.definition("invoice"))).result() == 1
+    with pytest.raises(StaleProposal) as stale:
+        await client.proposals.create("invoice", proposed_document(2), base="sha256:0")
+    assert (stale.value.slug, stale.value.base, stale.value.current) == ("invoice", "sha256:0", made.hash)
+    one = await client.proposals.create("invoice", proposed_document(2), note="better")
+    assert (one.base_workflow_hash, one.diff_text, one.received.encode()) == (made.hash, "~ note: set.n: 1 -> 2", proposed_document(2))
+    report = await client.proposals.try_proposal(one.id, last=5)
+    assert (report.differing, report.items[0].result) == (1, ValueDifference(1, 2))
+    assert (await client.proposals.try_document("invoice", proposed_document(1))).same == 1
+    with pytest.raises(ProposalRefused, match="the proposal is pending"):
+        await client.proposals.apply(one.id)
+    approved = await client.proposals.approve(one.id, "fine", revision=one.revision)
+    with pytest.raises(StaleRecord):
+        await client.proposals.apply(one.id, revision=one.revision)
+    applied = await client.proposals.apply(one.id, revision=approved.revision)
+    assert (applied.status, applied.applied_version, (await client.catalog.get("invoice")).version) == ("applied", "1.0.1", "1.0.1")
+    new = await client.proposals.create_new("other", proposed_document(3))
+    assert (await client.proposals.reject(new.id, "no")).status == "rejected"
+    assert [found.id for found in await client.proposals.list()] == [new.id, one.id]
+    assert [found.id for found in await client.proposals.list("invoice", status="applied", open=False, limit=5)] == [one.id]
+    assert (await client.proposals.get(one.id)).review_notes == "fine"
+    with pytest.raises(NotFound):
+        await client.proposals.get("none")
 
 
 async def test_an_execution_is_read_as_a_whole_and_as_it_was(client: AsyncClient) -> None:

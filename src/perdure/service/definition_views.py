@@ -108,14 +108,14 @@ async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView |
     return await run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.position))
 
 
-async def run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T]) -> T:
-    """Drives the generator of a view to its end, in threads, because its time grows with the log."""
+async def run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T], unwritten: Mapping[str, bytes] = {}) -> T:
+    """Drives the generator of a view to its end, in threads, because its time grows with the log. Blobs in `unwritten` are not in the store."""
     answer: Any = None
     while True:
         asked = await asyncio.to_thread(_next_load, making, answer)
         if not isinstance(asked, LoadBlob):
             return asked[0]
-        answer = await payloads.get(asked.blob.sha256)
+        answer = unwritten.get(asked.blob.sha256) or await payloads.get(asked.blob.sha256)
 
 
 def _next_load(making: Generator[LoadBlob, bytes, T], answer: Any) -> LoadBlob | tuple[T]:

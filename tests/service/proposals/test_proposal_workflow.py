@@ -1,12 +1,13 @@
 """Claims about proposals that executions make: by the tool of an agent, or by a step, each once, for the definition that they run."""
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from perdure import step
+from perdure import App, step
 from perdure.core import values
 from perdure.core.errors import Forbidden
 from perdure.core.paths import Key
@@ -143,6 +144,15 @@ async def test_a_step_proposes_by_calling_the_workflow_of_proposals(c: Cluster, 
     (found,) = await proposals(access)
     assert (found.execution, found.note, found.widens_rights) == (key, "simpler", ("allow",))
     assert values.decode(await access.result(key), Any, "the result") == found.id
+
+
+async def test_the_engine_of_an_app_makes_the_proposals_of_its_executions(tmp_path: Path) -> None:
+    async with App([], tools=[done], db=f"sqlite:///{tmp_path}/app.db") as app:
+        _ = await app.client.catalog.create(STEP)
+        handle = await app.client.start(app.client.definition("it"))
+        id = await handle.result(timeout=30)
+        (found,) = await app.client.proposals.list("it")
+    assert (found.id, found.execution, found.slug) == (id, handle.key, "it")
 
 
 @virtually

@@ -4,7 +4,6 @@ A trial performs no step and sends nothing: see `perdure.service.proposals.trial
 stores nothing. A step without a recorded result ends what is known, unless the caller gives its value.
 """
 
-import asyncio
 from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Literal, NamedTuple
@@ -25,11 +24,12 @@ from perdure.core.values import Blob
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.graph.execution_view import ExecutionView, view_at_event
 from perdure.definitions.graph.plan import plan_of_definition
-from perdure.runtime.blob_loader import BlobCache, run_with_blobs
+from perdure.runtime.blob_loader import BlobCache
 from perdure.service import queries
 from perdure.service.catalog import read_document, received_bytes
 from perdure.service.catalog_calls import CallingDefinition, FoundCalls, find_calls
 from perdure.service.definition_starts import release_of
+from perdure.service.definition_views import run_with_loads
 from perdure.service.proposals.recorded_answers import RecordedAnswers
 from perdure.service.proposals.trial_run import RecordedRun, TrialRun, TriedDefinition, UnknownStep
 from perdure.service.queries import ExecutionFilter
@@ -118,8 +118,7 @@ async def try_document(access: StoreAccess, tenant: str, slug: str, document: by
     until_s, items = monotonic() + TRIAL_S, list[ExecutionTrial]()
     for head in heads:
         late = monotonic() >= until_s
-        items.append(_unknown(head.key, UnknownStep("", "the trial took too long")) if late else await _tried_on(access, head.key, tried, found))
-        await asyncio.sleep(0)  # others of this process go on
+        items.append(_unknown(head.key, UnknownStep("", "the trial took too long")) if late else await _tried_on(access, head.key, tried, found, until_s))
     counts = {verdict: sum(one.verdict == verdict for one in items) for verdict in ("same", "differs", "unknown")}
     return TrialReport(tried_hash=read.hash, same=counts["same"], differing=counts["differs"], unknown=counts["unknown"], items=items)
 
@@ -128,7 +127,7 @@ def _unknown(key: Key, unknown: UnknownStep) -> ExecutionTrial:
     return ExecutionTrial(key=key, verdict="unknown", unknown_from=unknown.step, why=unknown.why)
 
 
-async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found: FoundCalls) -> ExecutionTrial:
+async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found: FoundCalls, until_s: float) -> ExecutionTrial:
     """The trial on one execution."""
     stored = await access.store.read(key)
     events = [] if stored is None else log_format.decode_rows(stored.payloads)
@@ -139,7 +138,7 @@ async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found
         return _unknown(key, UnknownStep("", "it ran code"))
     payloads = BlobCache(access.store)
     try:
-        before = await run_with_blobs(payloads, view_at_event(key, events, len(events)))
+        before = await run_with_loads(payloads, view_at_event(key, events, len(events)))
         assert before is not None, "it has begun"
         calls = {one.target: one for one in (*found.calls, *execution.calls)}  # what it called then, in the versions of then
         run = TrialRun(
@@ -147,8 +146,8 @@ async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found
             RecordedRun(events, execution, RecordedAnswers(events, execution, before.ir, payloads)),
             payloads,
         )
-        await run.run()
-        after = await run_with_blobs(payloads, view_at_event(key, run.events, len(run.events)), run.blobs) if run.events else None
+        await run.run(until_s)
+        after = await run_with_loads(payloads, view_at_event(key, run.events, len(run.events)), run.blobs) if run.events else None
     except (NotReplayable, LogDamaged) as error:
         return _unknown(key, UnknownStep("", f"its log can't be read: {error}"))
     if after is None:

@@ -5,10 +5,13 @@ arrived then, timers fire as the time comes, and no operation is performed. At t
 not known.
 """
 
+import asyncio
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
+from time import monotonic
 from typing import Any, NamedTuple
 
 from perdure.code.approval_requests import ApprovalVerdict
@@ -36,6 +39,8 @@ from perdure.service.proposals.recorded_answers import RecordedAnswers, place_of
 
 DECISIONS_MAX = 10_000
 """How many messages and timers one run handles. What takes more may have no end."""
+
+DECISIONS_AT_ONCE = 20
 
 TIMED_SHARE = 0.999
 """An answer arrives within this share of the time that an attempt has: it did not time out when it was recorded."""
@@ -129,16 +134,16 @@ class TrialRun:
         self.blobs = dict(tried.blobs)
         self.unknown: UnknownStep | None = None
 
-    async def run(self) -> None:
-        """Runs until the execution has ended, or nothing more is known."""
+    async def run(self, until_s: float = math.inf) -> None:
+        """Runs until the execution has ended, or nothing more is known; up to the time `until_s` of the monotonic clock."""
         try:
-            await self._run()
+            await self._run(until_s)
         except PerdureError as error:
             self.unknown = UnknownStep("", f"it can't be run here: {error}")
         finally:
             self._program.close()
 
-    async def _run(self) -> None:
+    async def _run(self, until_s: float) -> None:
         started = self._recorded.execution.started
         assert started is not None, "an execution that has begun"
         release = self._tried.release
@@ -157,9 +162,14 @@ class TrialRun:
             hosting=self._tried.hosting,
         )
         await self._take(first, started.at_s)
-        for _ in range(DECISIONS_MAX):
+        for number in range(DECISIONS_MAX):
             if self.execution.ended is not None or self.unknown is not None:
                 return
+            if number % DECISIONS_AT_ONCE == 0:
+                if monotonic() >= until_s:
+                    self.unknown = UnknownStep("", "the trial took too long")
+                    return
+                await asyncio.sleep(0)  # others of this process go on
             await self._advance()
         self.unknown = self.unknown or UnknownStep("", f"it takes more than {DECISIONS_MAX:,} answers and timers")
 
