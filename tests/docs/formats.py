@@ -147,6 +147,8 @@ SIGNALS = {
     "vote": "a decision on an approval",
 }
 ENVIRONMENT = {
+    "PERDURE_ACTIVE_OF_PEOPLE": "how many executions that people have started through `perdure serve` may be in progress",
+    "PERDURE_ACTIVE_PER_PERSON": "the same for each person",
     "PERDURE_ALLOW": "which programs and hosts steps may use",
     "PERDURE_APP": "a setting of Django: the place of the project's App",
     "PERDURE_ATTEMPT": "set for programs that perform a task: the number of the attempt",

@@ -46,5 +46,5 @@ def app(
     from perdure.api.service_application import ServiceApplication
 
     given = os.environ.get("PERDURE_SIGNING_SECRET", "") if secret is None else secret
-    settings = ServiceSettings(oidc, client_secret, given.encode(), rate_per_s, tuple(origins))
+    settings = ServiceSettings(oidc, client_secret, given.encode(), rate_per_s, origins=tuple(origins))
     return ServiceApplication(source, settings, authenticate)

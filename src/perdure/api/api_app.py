@@ -42,6 +42,7 @@ from perdure.operations.operation_table import BY_FUNCTION, OPERATIONS, Operatio
 from perdure.operations.route_aliases import ALIASES
 from perdure.runtime.observer import Observer
 from perdure.runtime.task_broker import TaskBroker
+from perdure.service.active_limits import UNLIMITED_PEOPLE, ActiveLimits, limited_access
 from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
@@ -88,7 +89,8 @@ class WaitOver(Exception):  # an expected outcome on its way to the answer
 
 
 class ApiApp:
-    """The API of a store, as an ASGI application. `secret` signs links and exports, and `limiter` limits how often each caller may ask.
+    """The API of a store, as an ASGI application. `secret` signs links and exports, and `limiter` limits how often each caller may ask,
+    and `active_limits` how many executions that people have started may be in progress.
 
     With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key.
 
@@ -103,6 +105,7 @@ class ApiApp:
         secret: bytes = b"",
         operations: tuple[Operation, ...] = OPERATIONS,
         limiter: RateLimiter | None = None,
+        active_limits: ActiveLimits = UNLIMITED_PEOPLE,
         pages: Pages | None = None,
         webhooks: WebhookRoutes | None = None,
         broker: TaskBroker | None = None,
@@ -113,6 +116,7 @@ class ApiApp:
     ) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
+        self._active_limits = active_limits
         self._observer, self._metrics, self._webhooks = observer, metrics, webhooks
         self._routes = RouteTree()
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
@@ -232,9 +236,10 @@ class ApiApp:
 
     async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
         arguments = await expect_version(self.access, operation, request, arguments)
-        audited = access if operation.method == "GET" else audited_access(access, AuditedBy(caller, operation.name, request.address))
+        if operation.method != "GET":
+            access = limited_access(audited_access(access, AuditedBy(caller, operation.name, request.address)), caller, self._active_limits)
         try:
-            result = await self._perform(audited, operation, request, arguments)
+            result = await self._perform(access, operation, request, arguments)
         except StaleRecord as stale:
             if request.header("if-match"):
                 raise stale_refusal(stale) from None

@@ -1,5 +1,6 @@
 """Errors as HTTP answers: RFC 9457 problem details, with the code of the error, and what to do next."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -55,10 +56,16 @@ def problem_of(error: e.PerdureError) -> dict[str, Any]:
     if where := _place_of(error):
         found["where"] = where
     if isinstance(error, e.Ambiguous):
-        found["candidates"] = [{"workflow": one.workflow, "id": one.id} if isinstance(one, Key) else str(one) for one in error.candidates]
+        found["candidates"] = _shown_keys(error.candidates)
+    if isinstance(error, e.TooManyActive) and error.present:
+        found["inTheWay"] = _shown_keys(error.present)
     if isinstance(error, e.BadDefinition):
         found["findings"] = [msgspec.to_builtins(finding, str_keys=True) for finding in error.findings]
     return found
+
+
+def _shown_keys(keys: Iterable[object]) -> list[Any]:
+    return [{"workflow": one.workflow, "id": one.id} if isinstance(one, Key) else str(one) for one in keys]
 
 
 def _place_of(error: e.PerdureError) -> str:

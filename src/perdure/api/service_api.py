@@ -18,6 +18,7 @@ from perdure.core.errors import BadValue, StoreError
 from perdure.observe.observation import UNOBSERVED, ProcessObservation
 from perdure.runtime.task_broker import TaskBroker
 from perdure.service.access_keys import KeyVerifier
+from perdure.service.active_limits import UNLIMITED_PEOPLE, ActiveLimits
 from perdure.service.oidc import OidcSettings, OidcVerifier
 from perdure.service.rate_limits import RateLimiter
 from perdure.service.secrets.secret_resolver import secret_resolver_for
@@ -36,7 +37,8 @@ BURST_S = 2.0
 
 
 class ServiceSettings(NamedTuple):
-    """How a service is set up. `secret` signs links and exports; `rate_per_s` limits the requests of each caller to this process (0: not at all).
+    """How a service is set up. `secret` signs links and exports; `rate_per_s` limits the requests of each caller to this process (0: not at all),
+    and `active_limits` how many executions that people have started may be in progress.
 
     `origins` are those of pages elsewhere that may use the API, and `root_path` is the path below which a proxy publishes it. The
     `observation` of the process is told of requests, and its metrics are shown.
@@ -46,6 +48,7 @@ class ServiceSettings(NamedTuple):
     client_secret: str = ""
     secret: bytes = b""
     rate_per_s: float = RATE_PER_S
+    active_limits: ActiveLimits = UNLIMITED_PEOPLE
     origins: tuple[str, ...] = ()
     root_path: str = ""
     observation: ProcessObservation = UNOBSERVED
@@ -76,6 +79,7 @@ class ServiceApi:
             authenticate or server,
             secret=settings.secret,
             limiter=RateLimiter(settings.rate_per_s, max(round(settings.rate_per_s * BURST_S), 1)) if settings.rate_per_s else None,
+            active_limits=settings.active_limits,
             pages=SignIn(access.store, server, oidc) if authenticate is None else None,
             webhooks=WebhookRoutes(access),
             headers=AnswerHeaders(settings.origins),

@@ -53,6 +53,22 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
     help="Requests a second of each caller; 0: any number.",
 )
 @click.option(
+    "--active-per-person",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    envvar="PERDURE_ACTIVE_PER_PERSON",
+    help="How many executions that one person has started may be in progress; 0: any number. Keys are those of programs, and not limited.",
+)
+@click.option(
+    "--active-of-people",
+    type=click.IntRange(0),
+    default=50,
+    show_default=True,
+    envvar="PERDURE_ACTIVE_OF_PEOPLE",
+    help="The same for all people together.",
+)
+@click.option(
     "--grace",
     envvar="PERDURE_GRACE",
     metavar="TIME",
@@ -140,12 +156,14 @@ def _checked_roles(text: str) -> frozenset[str]:
 def service_settings(given: dict[str, Any]) -> ServiceSettings:
     """Returns how the service is set up by the options and the environment; secrets are in the latter alone."""
     from perdure.api.service_api import ServiceSettings, checked_root_path, read_oidc_settings
+    from perdure.service.active_limits import ActiveLimits
 
     return ServiceSettings(
         oidc=None if given["oidc"] is None else read_oidc_settings(Path(given["oidc"])),
         client_secret=os.environ.get("PERDURE_OIDC_CLIENT_SECRET", ""),
         secret=os.environ.get("PERDURE_SIGNING_SECRET", "").encode(),
         rate_per_s=given["rate_limit"],
+        active_limits=ActiveLimits(given["active_per_person"], given["active_of_people"]),
         origins=given["origins"],
         root_path=checked_root_path(given["root_path"]),
     )

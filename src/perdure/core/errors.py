@@ -396,16 +396,17 @@ class TriggerOwned(ProgrammingError):
 
 
 class TooManyActive(ProgrammingError):
-    """An execution was not started, because as many as its admission allows have not ended yet."""
+    """An execution was not started, because as many as its admission allows have not ended yet. `present` are some of those in the way."""
 
     code = "too_many_active"
 
-    def __init__(self, key: object, attribute: str, value: object, max_active: int) -> None:
+    def __init__(self, key: object, attribute: str, value: object, max_active: int, present: tuple[object, ...] = ()) -> None:
+        named = f"In the way: {', '.join(map(str, present))}. " if present else ""
         super().__init__(
             f"{key} was not started: {max_active} executions with {attribute}={value} have not ended, and no more are allowed at a time. "
-            "Start it again when one of them has ended, or cancel one"
+            f"{named}Start it again when one of them has ended, or cancel one"
         )
-        self.key, self.attribute, self.value, self.max_active = key, attribute, value, max_active
+        self.key, self.attribute, self.value, self.max_active, self.present = key, attribute, value, max_active, present
 
 
 class HasEnded(ProgrammingError):

@@ -58,8 +58,8 @@ def error_of(info: ErrorInfo) -> PerdureError:
             found.key = Key(*value)  # type: ignore[attr-defined]  # it was just found
         elif name == "error" and isinstance(value, dict):
             found.error = msgspec.convert(value, ErrorInfo)  # type: ignore[attr-defined]  # the same
-        elif name == "candidates" and isinstance(value, list | tuple):
-            found.candidates = tuple(Key(*one) if _is_key(one) else one for one in value)  # type: ignore[attr-defined]  # the same
+        elif name in ("candidates", "present") and isinstance(value, list | tuple):
+            setattr(found, name, tuple(Key(*one) if _is_key(one) else one for one in value))
     return found
 
 
