@@ -162,7 +162,8 @@ class RecordKind(Generic[V]):
         if expires_at_s is not None and not self.expires:
             raise BadValue("expires_at_s", expires_at_s, f"given for a kind that expires; one of {self.name} stays until it is removed")
         stored = None if value is None else encode_record_value(msgspec.msgpack.encode(value))
-        return RecordChange(self.key(tenant, key), version, stored, index_attributes(checked_attributes(attributes or {})), expires_at_s)
+        indexed = index_attributes(checked_attributes(attributes)) if attributes else ()
+        return RecordChange(self.key(tenant, key), version, stored, indexed, expires_at_s)
 
 
 def is_record_key(text: str) -> bool:

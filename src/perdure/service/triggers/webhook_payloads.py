@@ -13,6 +13,7 @@ A query is `payload.query`, with a list for a name that is given several times. 
 import base64
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
@@ -211,7 +212,12 @@ def shown_headers(config: WebhookConfig, headers: Mapping[str, str]) -> dict[str
     """The headers as people may see them: those that may hold a secret or a signature are masked, and long ones are cut."""
     own = {config.verify.header.lower()} if config.verify is not None and config.verify.header else set[str]()
     shown = sorted(headers.items())[:HEADERS_SHOWN_MAX]
-    return {name: MASKED if name in own or _SECRET_HEADER.search(name) else value[:HEADER_CHARACTERS_MAX] for name, value in shown}
+    return {name: MASKED if name in own or _may_be_secret(name) else value[:HEADER_CHARACTERS_MAX] for name, value in shown}
+
+
+@lru_cache(1_000)
+def _may_be_secret(name: str) -> bool:
+    return len(name) > HEADER_CHARACTERS_MAX or _SECRET_HEADER.search(name) is not None
 
 
 def body_text(body: bytes) -> str | None:

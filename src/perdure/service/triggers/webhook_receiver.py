@@ -3,17 +3,18 @@
 The start, the delivery and what identifies it are one post: after a crash there are all of them or none, and a repetition by the sender finds the execution.
 Nothing of a request is stored before it is verified, and nothing of one that is rejected.
 
-What can be changed is read for each request, so a change takes effect with the next one: the trigger, and the definition that it starts. Only the trigger that
-a path had last is remembered, and checked each time. Secrets are remembered for `SECRETS_KEPT_S`.
+What can be changed is read for each request, so a change takes effect with the next one: the trigger, and the definition that it starts. Only the id of the
+trigger that a path had last is remembered, and checked each time. Requests that are read in one turn of the event loop share what the first of them has read,
+so that many at once cost little more than one. Secrets are remembered for `SECRETS_KEPT_S`.
 """
 
 import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -50,6 +51,8 @@ from perdure.service.triggers.webhook_payloads import (
 from perdure.service.triggers.webhook_signatures import SignatureCheck, SignedRequest, verify
 from perdure.stores.protocol import Committed, HeadFilter, QueueLimits, Refused
 from perdure.stores.records import Stale
+
+T = TypeVar("T")
 
 logger = logging.getLogger("perdure.webhooks")
 
@@ -104,8 +107,28 @@ class _Received(NamedTuple):
     raw: RawWebhook
     address: str
     payload: Any
+    event: str
+    headers: dict[str, str]
     secret: str
     now_s: float
+
+
+class _TurnReads:
+    """What is read once for all requests in one turn of the event loop."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, Any] = {}
+
+    async def get(self, what: object, read: Callable[[], Awaitable[T]]) -> T:
+        """What was read in this turn; reads it if it was not."""
+        if what in self._found:
+            found: T = self._found[what]
+            return found
+        found = await read()
+        if not self._found:
+            asyncio.get_running_loop().call_soon(self._found.clear)
+        self._found[what] = found
+        return found
 
 
 class WebhookReceiver:
@@ -113,6 +136,7 @@ class WebhookReceiver:
 
     def __init__(self, access: StoreAccess, resolver: SecretResolver | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._access, self._resolver, self._clock = access, resolver, clock
+        self._turn = _TurnReads()
         self._triggers_of_paths: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._secrets: dict[tuple[str, str], tuple[float, str]] = {}
         self._warned_at_s: dict[tuple[str, str], float] = {}
@@ -135,7 +159,7 @@ class WebhookReceiver:
         return found
 
     async def _active(self, tenant: str, id: str, path: str) -> KeptValue[TriggerRecord] | None:
-        kept = await TRIGGERS.read(self._access.store, tenant, id)
+        kept = await self._turn.get((tenant, id), lambda: TRIGGERS.read(self._access.store, tenant, id))
         if kept is None or not kept.value.is_active or not kept.value.workflow:
             return None
         return kept if isinstance(kept.value.config, WebhookConfig) and kept.value.config.path == path else None
@@ -150,7 +174,7 @@ class WebhookReceiver:
         """
         trigger, config = kept.value, kept.value.config
         assert isinstance(config, WebhookConfig), "only webhooks have paths"
-        now_s = (await self._access.store.store_time()).now_s
+        now_s = (await self._turn.get("time", self._access.store.store_time)).now_s
         secret = await self._verified(tenant, trigger, config, raw, now_s)
         _expect_fitting(config, raw)
         try:
@@ -164,7 +188,8 @@ class WebhookReceiver:
             return AnsweredWebhook({"challenge": challenge})
         if config.active_max:
             await self._limit_queue(tenant, kept, config)
-        return await self._accepted(_Received(tenant, trigger, config, raw, address, payload, secret, now_s))
+        shown = shown_headers(config, raw.headers)
+        return await self._accepted(_Received(tenant, trigger, config, raw, address, payload, event_of(raw, payload), shown, secret, now_s))
 
     # Who sends it
 
@@ -238,8 +263,8 @@ class WebhookReceiver:
         access, tenant, trigger = self._access, got.tenant, got.trigger
         key = f"webhook:{trigger.id}:{identity.id}"
         id = f"{key}.{round(got.now_s * 1000)}" if identity.is_hash else key
-        delivery, event = new_delivery_id(got.now_s), event_of(got.raw, got.payload)
-        about = {"delivery": delivery, "event": event, "method": got.raw.method, "headers": _plain_headers(got)}
+        delivery = new_delivery_id(got.now_s)
+        about = {"delivery": delivery, "event": got.event, "method": got.raw.method, "headers": _plain_headers(got)}
         facts = TriggerFacts(id=trigger.id, name=trigger.name, kind="webhook", key=key, at_s=got.now_s, about=about)
         queue, most = queue_of(trigger) if got.config.active_max else "", got.config.active_max + got.config.queued_max
         request, hosted = await triggered_start(access, tenant, trigger, TriggeredStart(id, got.payload, facts, most, queue))
@@ -287,8 +312,7 @@ def _expect_fitting(config: WebhookConfig, raw: RawWebhook) -> None:
 
 def _plain_headers(got: _Received) -> dict[str, str]:
     """The headers of the sender's own that an execution may read."""
-    shown = shown_headers(got.config, got.raw.headers)
-    own = [(name, value) for name, value in shown.items() if name.startswith("x-") and not name.startswith("x-forwarded") and value != MASKED]
+    own = [(name, value) for name, value in got.headers.items() if name.startswith("x-") and not name.startswith("x-forwarded") and value != MASKED]
     return dict(own[:FACTS_HEADERS_MAX])
 
 
@@ -298,10 +322,10 @@ def _delivery(got: _Received, identity: DeliveryIdentity, key: str, execution: K
         received_at_s=got.now_s,
         key=key,
         sender_id="" if identity.is_hash else identity.id,
-        event=event_of(raw, got.payload),
+        event=got.event,
         method=raw.method,
         query=raw.query,
-        headers=shown_headers(got.config, raw.headers),
+        headers=got.headers,
         content_type=raw.header("content-type"),
         address=got.address,
         body=raw.body if len(raw.body) <= BODY_BYTES_MAX else None,
