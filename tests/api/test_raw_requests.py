@@ -163,6 +163,20 @@ async def test_what_is_no_request_is_refused_and_ends_its_connection_while_other
             assert (await other.get("/healthz")).status_code == 200, name
 
 
+async def test_what_is_no_request_for_a_webhook_is_refused_as_well(url: str) -> None:
+    for name, sent in REFUSED.items():
+        hooked = sent.replace(b"/api/executions", b"/webhooks/in").replace(b"/healthz", b"/webhooks/in") + HIDDEN
+        received = await answers(url, hooked, ends=False)
+        assert len(found := statuses(received)) == 1 and (400 <= found[0] < 500 or found[0] == 505), (name, received)
+        assert b"connection: close" in received, (name, received)
+
+
+async def test_a_webhook_is_answered_whatever_way_its_request_is_written(url: str) -> None:
+    for name, (sent, expected) in ANSWERED.items():
+        hooked = sent.replace(b"/api/executions", b"/webhooks/in").replace(b"/healthz", b"/webhooks/in", 1)
+        assert statuses(await answers(url, hooked)) == [404, *expected[1:]], name
+
+
 async def test_what_is_a_request_is_answered(url: str) -> None:
     for name, (sent, expected) in ANSWERED.items():
         assert statuses(await answers(url, sent)) == expected, name

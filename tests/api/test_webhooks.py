@@ -3,16 +3,21 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+import perdure.api
+from perdure import App
 from perdure.api.webhook_routes import BODY_BYTES_MAX
-from perdure.service.triggers.trigger_records import Verification
+from perdure.service.secrets.vault_client import VaultClient, secret_keys
+from perdure.service.triggers.trigger_records import Verification, VerificationScheme
 from perdure.service.triggers.webhook_deliveries import REJECTED_KEPT
+from perdure.stores.encryption import new_key
 from perdure.stores.protocol import ALL_HEADS
+from perdure.stores.secret_vault import VAULT
 from tests.api.api_setup import Answer
-from tests.api.webhook_setup import SECRET, Hooks, hooks_in_process, how, opened, received, working
+from tests.api.webhook_setup import HOOKED, SECRET, Hooks, hooks_in_process, how, opened, received, working
 
 SUM: dict[str, Any] = {
     "perdure": 1,
@@ -327,3 +332,86 @@ async def test_another_tenant_s_trigger_is_none(hooks: Hooks) -> None:
     assert (await hooks.send(theirs, {}, Verification(scheme="none"))).status == 202
     (head,) = await hooks.store.heads(ALL_HEADS)
     assert head.key.tenant == "acme"
+
+
+async def test_each_tenant_has_its_own_secret_in_the_store(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault = hooks.store.part(VAULT)
+    assert vault is not None
+    monkeypatch.setenv("PERDURE_SECRETS_KEY", f"k:{new_key()}")
+    for tenant, secret in (("acme", "of acme"), ("other", "of other")):
+        _ = await VaultClient(vault, secret_keys()).put(tenant, "HOOK", secret)
+    acme, other = await hooks.trigger(tenant="acme"), await hooks.trigger(tenant="other")
+    assert (await hooks.send(acme, {}, secret="of acme")).status == (await hooks.send(other, {}, secret="of other")).status == 202
+    assert (await hooks.send(acme, {"a": 1}, secret="of other")).status == (await hooks.send(other, {"a": 1})).status == 401
+    assert sorted(one.key.tenant for one in await hooks.store.heads(ALL_HEADS)) == ["acme", "other"]
+
+
+# Whatever is sent
+
+ODD = ["", " ", "0", "-1", "null", "é", "\xff", "x" * 5_000, "1e999", "'; DROP TABLE records; --", "../../etc/passwd", "{{7*7}}", "%00", "a,b", "\t", "v1="]
+HEADERS = (
+    *("x_signature", "x_delivery_id", "content_type", "content_encoding", "content_length", "host", "authorization", "cookie", "x_request_id", "expect"),
+    *("x_github_event", "x_github_delivery", "idempotency_key", "webhook_id", "webhook_timestamp", "webhook_signature", "stripe_signature", "accept", "origin"),
+    *("x_slack_signature", "x_slack_request_timestamp", "x_forwarded_for", "forwarded", "if_match", "range"),
+)
+BODIES = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b'{"a": 1e999}',
+    b"\xff\xfe",
+    b'{"a": "\\ud800"}',
+    b"[" * 50_000,
+    b'{"a":' * 5_000,
+    b"0" * 10_000,
+    b'{"id": {"a": 1}}',
+    b"a=1&a=%ff",
+]
+QUERIES = ["%ff", "a" * 20_000, "&" * 5_000, "a=1&" * 2_000, "=", "a[b]=1", "%", "query=1", "\xe9"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", get_args(VerificationScheme))
+async def test_no_header_body_or_query_makes_the_server_fail(hooks: Hooks, scheme: VerificationScheme) -> None:
+    trigger, sender = await hooks.trigger(verify=how(scheme)), how(scheme)
+    for name in HEADERS:
+        for value in ODD:
+            headers: dict[str, Any] = {name: value}
+            answer = await hooks.send(trigger, {"h": name}, sender, **headers)
+            assert answer.status < 500, (name, value, answer)
+    for body in BODIES:
+        for kind in ("application/json", "application/x-www-form-urlencoded", "text/plain", "image/png", "nonsense", ""):
+            answer = await hooks.send(trigger, body, sender, content_type=kind)
+            assert answer.status < 500, (body[:50], kind, answer)
+    for query in QUERIES:
+        answer = await hooks.send(trigger, {}, sender, query=query)
+        assert answer.status < 500, (query[:50], answer)
+
+
+async def test_without_the_secret_nothing_starts_whatever_else_is_right_or_wrong(hooks: Hooks) -> None:
+    schemes: tuple[VerificationScheme, ...] = ("github", "stripe", "slack", "standard_webhooks", "generic", "bearer")
+    for scheme in schemes:
+        trigger = await hooks.trigger(verify=how(scheme), path=scheme)
+        for secret in ("", "c2VjcmV0", SECRET[:-4], f"{SECRET}BBBB", "whsec_"):
+            for body in (b"", b"{}", b'{"type": "url_verification", "challenge": "x"}'):
+                for event in ("ping", "push"):
+                    answer = await hooks.send(trigger, body, how(scheme), secret=secret, x_github_event=event)
+                    assert answer.status == 401, (scheme, secret, body, answer)
+    assert await count(hooks) == 0
+
+
+async def test_the_document_describes_the_routes(hooks: Hooks) -> None:
+    found = (await hooks("GET", "/openapi.json")).json["paths"]
+    for path in ("/webhooks/{path}", "/webhooks/~{tenant}/{path}"):
+        assert found[path]["post"]["security"] == [] and {"200", "202", "401", "404", "405", "413", "422", "429"} <= found[path]["post"]["responses"].keys()
+
+
+async def test_webhooks_are_received_by_an_application_that_is_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_SECRET_HOOK", SECRET)
+    async with App(HOOKED, db=f"sqlite:///{tmp_path}/app.db") as app:
+        service = perdure.api.app(app)
+        async with service.lifespan():
+            assert service._service is not None
+            hooks = Hooks(service._service)
+            assert (await hooks.send(await hooks.trigger(), {})).status == 202

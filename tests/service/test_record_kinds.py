@@ -67,6 +67,8 @@ def test_the_flags_of_all_kinds() -> None:
         "schedule state": (False, False),
         "delivery": (False, True),
         "delivery key": (False, True),
+        "event listeners": (False, False),
+        "person": (True, False),
     }
 
 

@@ -178,6 +178,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.api.api_app import ApiApp
     from perdure.api.api_server import ApiServer
     from perdure.api.loopback_access import LoopbackAccess
+    from perdure.api.webhook_routes import WebhookRoutes
     from perdure.cli.targets import served_code
     from perdure.observe.observation import has_prometheus, observation_of
     from perdure.runtime.server import serve
@@ -199,7 +200,9 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         secret = os.environ.get("PERDURE_SIGNING_SECRET", "").encode() or token.encode()  # without a secret of its own, what it signs holds until it ends
         broker = TaskBroker(store, None, threaded=True, secrets=secret_resolver_for(store))
         shown: dict[str, Any] = {"broker": broker, "observer": observation.observer, "metrics": observation.exposition(store)}
-        return ApiServer(ApiApp(StoreAccess(store, engine), LoopbackAccess(token, settings.tenant), secret=secret, **shown), listening)
+        access = StoreAccess(store, engine)
+        app = ApiApp(access, LoopbackAccess(token, settings.tenant), secret=secret, webhooks=WebhookRoutes(access), **shown)
+        return ApiServer(app, listening)
 
     def ready(engine: Engine | None) -> None:
         click.echo(f"ready; it knows {'no workflow' if engine is None else known_text(engine)}")

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -23,7 +24,7 @@ from perdure.service.triggers.webhook_signatures import Signing, signed_headers
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import ALL_HEADS
 from perdure.stores.records import RecordFilter
-from perdure.testing.faults import Faults, FaultyStore
+from perdure.testing.faults import Faults, FaultyStore, Killed
 
 T = "default"
 SECRET = "s3cret"
@@ -155,6 +156,51 @@ async def test_where_tenants_have_other_reaches_each_delivery_starts_one_executi
     while await world.store.relay():
         pass
     assert len(await world.executions()) == 20
+
+
+class DyingStore:
+    """A store whose process dies just before or after the call of this number, counted from 1."""
+
+    def __init__(self, inner: MemoryStore, call: int, after: bool) -> None:
+        self._inner, self._left, self._after = inner, call, after
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if name not in ("commit", "record", "records", "heads", "store_time", "read", "messages", "blob"):
+            return found
+
+        async def called(*given: Any, **named: Any) -> Any:
+            self._left -= 1
+            if self._left == 0 and not self._after:
+                raise Killed
+            answer = await found(*given, **named)
+            if self._left == 0:
+                raise Killed
+            return answer
+
+        return called
+
+
+@pytest.mark.parametrize("id", ["d1", ""], ids=["with an id", "without one"])
+async def test_wherever_a_process_dies_a_repetition_leaves_one_execution_and_one_delivery(id: str) -> None:
+    deaths, had_begun = 0, set[bool]()
+    for call in count(1):
+        for after in (False, True):
+            world = await World().begin()
+            try:
+                _ = await world.send({"a": 1}, id, WebhookReceiver(StoreAccess(DyingStore(world.store, call, after))))
+            except Killed:
+                deaths += 1
+            begun = bool(await world.executions())
+            assert begun == bool([one async for one in DELIVERIES.all(world.store, T)]), "both, or neither"
+            had_begun.add(begun)
+            repeated = await world.send({"a": 1}, id)
+            assert repeated.created is not begun
+            assert await world.executions() == [repeated.execution]
+            assert len([one async for one in DELIVERIES.all(world.store, T)]) == 1
+        if deaths < 2 * call:
+            break
+    assert deaths >= 10 and had_begun == {False, True}
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -8,7 +8,7 @@ import msgspec
 from perdure.core import values
 from perdure.core.carried import TRIGGER_CARRIED, Carried
 from perdure.core.errors import BadExpression, BadValue, ExpressionFailed
-from perdure.definitions.expr.jsonpath import compile_jsonpath
+from perdure.definitions.expr.jsonpath import JsonPathQuery, compile_jsonpath
 from perdure.definitions.expr.plain_values import ValueKindError
 from perdure.definitions.expr.template import compile_template
 from perdure.service.triggers.trigger_records import TriggerKind, TriggerRecord
@@ -89,10 +89,21 @@ def mapped_input(trigger: TriggerRecord, facts: TriggerFacts, payload: Any) -> d
             query = compile_jsonpath(path)
             values_found = query.find(payload)
             if values_found:
-                found[name] = values_found[0] if query.singular or query.length else values_found
+                found[name] = _mapped(query, values_found, path)
     except (ExpressionFailed, BadExpression, ValueKindError) as error:
         raise BadValue(f"the input of the trigger {trigger.name}", "made of the payload", f"one that its mapping can be applied to: {error}") from error
     return found
+
+
+def _mapped(query: JsonPathQuery, found: list[Any], path: str) -> Any:
+    """What a path of a mapping means: the one value that it finds or, if it can find several, all of them; with ``.length()``, how many these are."""
+    if not query.singular:
+        return len(found) if query.length else found
+    if not query.length:
+        return found[0]
+    if not isinstance(found[0], list | dict | str):
+        raise ValueKindError(f"{path} asks for the length of a {type(found[0]).__name__}", "only lists, objects and texts have one")
+    return len(found[0])
 
 
 def bounded_facts(facts: TriggerFacts) -> TriggerFacts:
