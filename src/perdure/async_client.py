@@ -475,9 +475,11 @@ class AsyncClient:
         await self._access.call(on_approvals.heartbeat, token)
 
     async def approval_link(
-        self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
+        self, approval: str | Approval, *, by: str, approve: bool | None, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
     ) -> str:
-        """A signed link whose bearer can give this answer as `by`, with `decide_by_link`. The secret is `secret`, else `PERDURE_SIGNING_SECRET`.
+        """A signed link whose bearer can give this answer as `by`, once, with `decide_by_link`; with None, the one answer or the other.
+
+        A server that knows its public URL returns the URL of a page. The secret is `secret`, else `PERDURE_SIGNING_SECRET`.
 
         Raises:
             NotFound, Ambiguous: no approval matches, or several do.
@@ -486,14 +488,23 @@ class AsyncClient:
         key = approval.key if isinstance(approval, Approval) else await self._access.call(on_approvals.find, checked_name(tenant, "tenant"), approval)
         return await self._access.call(on_approvals.sign_link, key, by, approve, duration_seconds(lifetime, "lifetime"), secret_of(secret))
 
-    async def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
-        """Gives the answer of a signed link. Everything else is as in `approve`.
+    async def decide_by_link(
+        self,
+        link: str,
+        *,
+        value: Any = None,
+        comment: str = "",
+        approve: bool | None = None,
+        secret: str | None = None,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Gives the answer of a signed link, or `approve` if that offers both. Everything else is as in `approve`.
 
         Raises:
-            LinkRefused: it was not signed with this secret, or has expired.
+            LinkRefused: it was not signed with this secret, has expired, or its person may not decide any more.
         """
         async with with_timeout(timeout, "an engine that takes the decision of a link"):
-            await self._access.call(on_approvals.vote_by_link, link, secret_of(secret), values.encode(value, "what was filled in"), comment)
+            await self._access.call(on_approvals.vote_by_link, link, secret_of(secret), values.encode(value, "what was filled in"), comment, approve)
 
     @property
     def catalog(self) -> AsyncCatalog:

@@ -5,7 +5,6 @@ It holds no rules, but gives `perdure.service` its typed interface. `perdure.syn
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
@@ -24,6 +23,7 @@ from perdure.service.dead_letter_groups import DeadLetterFilter, DeadLetterGroup
 from perdure.service.execution_bundles import ImportedExecution
 from perdure.service.retention import PRUNED_STATUSES, ArchiveWriter, PrunedExecution, RetentionFilter
 from perdure.service.service_access import ServiceAccess
+from perdure.service.signing_secrets import environment_secrets
 from perdure.service.store_access import with_timeout
 from perdure.service.verification import VerificationFinding
 from perdure.stores.month_removal import StoredMonth
@@ -255,5 +255,5 @@ class AsyncUpkeep:
 
 
 def secret_of(given: str | None) -> bytes:
-    """The given secret, else the one of the environment; empty if there is none."""
-    return (given if given is not None else os.environ.get("PERDURE_SIGNING_SECRET", "")).encode()
+    """The given secret, else those of the environment; empty if there is none."""
+    return environment_secrets() if given is None else given.encode()

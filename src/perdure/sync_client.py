@@ -452,9 +452,11 @@ class Client:
         self._thread.call(self._inner.heartbeat(token))
 
     def approval_link(
-        self, approval: str | Approval, *, by: str, approve: bool, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
+        self, approval: str | Approval, *, by: str, approve: bool | None, lifetime: Duration = "7d", secret: str | None = None, tenant: str = DEFAULT_TENANT
     ) -> str:
-        """A signed link whose bearer can give this answer as `by`, with `decide_by_link`. The secret is `secret`, else `PERDURE_SIGNING_SECRET`.
+        """A signed link whose bearer can give this answer as `by`, once, with `decide_by_link`; with None, the one answer or the other.
+
+        A server that knows its public URL returns the URL of a page. The secret is `secret`, else `PERDURE_SIGNING_SECRET`.
 
         Raises:
             NotFound, Ambiguous: no approval matches, or several do.
@@ -462,13 +464,22 @@ class Client:
         """
         return self._thread.call(self._inner.approval_link(approval, by=by, approve=approve, lifetime=lifetime, secret=secret, tenant=tenant))
 
-    def decide_by_link(self, link: str, *, value: Any = None, comment: str = "", secret: str | None = None, timeout: Duration | None = None) -> None:
-        """Gives the answer of a signed link. Everything else is as in `approve`.
+    def decide_by_link(
+        self,
+        link: str,
+        *,
+        value: Any = None,
+        comment: str = "",
+        approve: bool | None = None,
+        secret: str | None = None,
+        timeout: Duration | None = None,
+    ) -> None:
+        """Gives the answer of a signed link, or `approve` if that offers both. Everything else is as in `approve`.
 
         Raises:
-            LinkRefused: it was not signed with this secret, or has expired.
+            LinkRefused: it was not signed with this secret, has expired, or its person may not decide any more.
         """
-        self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, secret=secret, timeout=timeout))
+        self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, approve=approve, secret=secret, timeout=timeout))
 
     @property
     def catalog(self) -> Catalog:

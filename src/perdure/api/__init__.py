@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ def app(
     secret: str | None = None,
     rate_per_s: float = 200.0,
     origins: Sequence[str] = (),
+    public_url: str = "",
 ) -> ServiceApplication:
     """Returns the HTTP API as an ASGI application, to be mounted in FastAPI or Starlette: ``web.mount("/flows", perdure.api.app(shop))``.
 
@@ -36,7 +36,8 @@ def app(
     ``/login``. With `authenticate`, an async function from the request to a `Caller`, your application says who asks, and there is no sign-in.
 
     `secret` signs links of approvals and exports (default: `PERDURE_SIGNING_SECRET`). Each caller may send `rate_per_s` requests a second to this process
-    (0: any number). Pages of the `origins` may use the API with a key; by default only those of the same origin.
+    (0: any number). Pages of the `origins` may use the API with a key; by default only those of the same origin. `public_url` is the address
+    at which people reach what this is mounted in, for links of approvals.
 
     Raises:
         BadValue: an option is invalid.
@@ -44,7 +45,8 @@ def app(
     """
     from perdure.api.service_api import ServiceSettings
     from perdure.api.service_application import ServiceApplication
+    from perdure.service.signing_secrets import environment_secrets
 
-    given = os.environ.get("PERDURE_SIGNING_SECRET", "") if secret is None else secret
-    settings = ServiceSettings(oidc, client_secret, given.encode(), rate_per_s, origins=tuple(origins))
+    secrets = environment_secrets() if secret is None else secret.encode()
+    settings = ServiceSettings(oidc, client_secret, secrets, rate_per_s, origins=tuple(origins), public_url=public_url)
     return ServiceApplication(source, settings, authenticate)

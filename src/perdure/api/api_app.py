@@ -17,6 +17,7 @@ import msgspec
 
 from perdure.api import problems
 from perdure.api.answer_headers import AnswerHeaders
+from perdure.api.approval_link_page import ROUTE, ApprovalLinkPage
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
 from perdure.api.entity_tags import expect_version, is_known, stale_refusal, version_headers
 from perdure.api.event_streams import SERVER_SENT, send_stream
@@ -94,7 +95,8 @@ class ApiApp:
 
     With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key.
 
-    What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application.
+    What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application, and
+    `public_url` the address at which people reach it, for links.
     """
 
     def __init__(
@@ -111,13 +113,15 @@ class ApiApp:
         broker: TaskBroker | None = None,
         headers: AnswerHeaders | None = None,
         root_path: str = "",
+        public_url: str = "",
         observer: Observer | None = None,
         metrics: MetricsExposition | None = None,
     ) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._active_limits = active_limits
-        self._observer, self._metrics, self._webhooks = observer, metrics, webhooks
+        self._observer, self._metrics, self._webhooks, self._public_url = observer, metrics, webhooks, public_url
+        self._links = ApprovalLinkPage(lambda: self.access, secret, limiter)
         self._routes = RouteTree()
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         self._aliases = [Route(one.operation, RequestArguments(one.operation, one)) for one in ALIASES if one.operation in operations]
@@ -192,9 +196,9 @@ class ApiApp:
                 return await self._shown_metrics(self._metrics, request)
         if (preflight := self._headers.preflight(request)) is not None:
             return preflight
-        for others in (self._pages, self._webhooks, self._tasks):
+        for others in (self._links, self._pages, self._webhooks, self._tasks):
             if others is not None and (other := await others(request)) is not None:
-                fields.route = f"/{request.segments[0]}"
+                fields.route = ROUTE if others is self._links else f"/{request.segments[0]}"
                 return other
         route, path = self._find(request)
         fields.route = f"/api/call/{route.operation.name}" if request.segments[:2] == ("api", "call") else route.operation.path
@@ -298,7 +302,7 @@ class ApiApp:
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
         check_arguments(operation, arguments, caller.tenant)
         operation.expect_arguments_allowed(caller, arguments)
-        filled = {"tenant": caller.tenant, "secret": self._secret, "author": caller.subject, "caller": caller}
+        filled = {"tenant": caller.tenant, "secret": self._secret, "public_url": self._public_url, "author": caller.subject, "caller": caller}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
 
     async def _perform(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
@@ -345,7 +349,7 @@ class ApiApp:
     def _described(self) -> bytes:
         operations, aliases = [route.operation for route in self._by_name.values()], [route.reader.alias for route in self._aliases]
         pages = dict(NO_PATHS)
-        for others in (self._pages, self._webhooks):
+        for others in (self._links, self._pages, self._webhooks):
             pages |= {} if others is None else others.documented
         return _encode_json(openapi_document(operations, [one for one in aliases if one is not None], pages))
 

@@ -71,7 +71,9 @@ def _shown_keys(keys: Iterable[object]) -> list[Any]:
 def _place_of(error: e.PerdureError) -> str:
     """Returns where in a request a mistake is; empty if the error does not say it."""
     match error:
-        case e.BadValue() | e.BadName():
+        case e.BadValue():
+            return error.where or error.what
+        case e.BadName():
             return error.what
         case e.Unencodable() | e.TooLarge() | e.BadExpression():
             return error.where

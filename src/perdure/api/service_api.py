@@ -5,6 +5,7 @@ import logging
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -40,7 +41,8 @@ class ServiceSettings(NamedTuple):
     """How a service is set up. `secret` signs links and exports; `rate_per_s` limits the requests of each caller to this process (0: not at all),
     and `active_limits` how many executions that people have started may be in progress.
 
-    `origins` are those of pages elsewhere that may use the API, and `root_path` is the path below which a proxy publishes it. The
+    `origins` are those of pages elsewhere that may use the API, `root_path` is the path below which a proxy publishes it, and
+    `public_url` the address at which people reach it, for links. The
     `observation` of the process is told of requests, and its metrics are shown.
     """
 
@@ -51,6 +53,7 @@ class ServiceSettings(NamedTuple):
     active_limits: ActiveLimits = UNLIMITED_PEOPLE
     origins: tuple[str, ...] = ()
     root_path: str = ""
+    public_url: str = ""
     observation: ProcessObservation = UNOBSERVED
 
 
@@ -84,6 +87,7 @@ class ServiceApi:
             webhooks=WebhookRoutes(access),
             headers=AnswerHeaders(settings.origins),
             root_path=checked_root_path(settings.root_path),
+            public_url=checked_public_url(settings.public_url),
             observer=settings.observation.observer,
             metrics=settings.observation.exposition(access.store),
             broker=TaskBroker(access.store, None, threaded=True, secrets=secret_resolver_for(access.store)),
@@ -142,6 +146,18 @@ class ServiceServer:
     def stop(self, grace_s: float = 0.0) -> None:
         """Makes `run` return: no connection is accepted any more, long requests that can be repeated end, and others may end within `grace_s`."""
         self._server.stop(grace_s)
+
+
+def checked_public_url(text: str) -> str:
+    """Returns the address at which people reach a service, without a slash at its end; empty if it is not known.
+
+    Raises:
+        BadValue: it is no address.
+    """
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment or not text.isprintable() or " " in text):
+        raise BadValue("--public-url", text, "an address such as https://perdure.example.com")
+    return text.rstrip("/")
 
 
 def checked_root_path(text: str) -> str:

@@ -11,7 +11,8 @@ from perdure.api.http_requests import ApiAnswer, Headers
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 12vh auto; padding: 0 1rem; color: #1c1e21; background: #fff }
 h1 { font-size: 1.3rem } label { display: block; margin: 1rem 0 .3rem } p.error { color: #a40000 }
-input { width: 100%; box-sizing: border-box; font: inherit; padding: .5rem }
+input, select, textarea { width: 100%; box-sizing: border-box; font: inherit; padding: .5rem } input[type=checkbox] { width: auto } p.hint { margin: 0 }
+dt { font-weight: bold } dd { margin: 0 0 .5rem } pre { overflow-x: auto; white-space: pre-wrap }
 button { font: inherit; padding: .5rem 1rem; margin-top: 1rem }
 @media (prefers-color-scheme: dark) { body { color: #e4e6eb; background: #18191a } p.error { color: #ff8a80 } a { color: #8ab4f8 } }
 """

@@ -185,6 +185,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.runtime.task_broker import TaskBroker
     from perdure.service.secrets.secret_resolver import secret_resolver_for
     from perdure.service.service_workflows import engine_options
+    from perdure.service.signing_secrets import environment_secrets
     from perdure.service.store_access import StoreAccess
     from perdure.service.triggers.clock_watch import ClockWatch
     from perdure.stores.protocol import Store
@@ -197,7 +198,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     observation = observation_of(given, shows_metrics=has_prometheus())
 
     def api(store: Store, engine: Engine | None) -> ApiServer:
-        secret = os.environ.get("PERDURE_SIGNING_SECRET", "").encode() or token.encode()  # without a secret of its own, what it signs holds until it ends
+        secret = environment_secrets() or token.encode()  # without a secret of its own, what it signs holds until it ends
         broker = TaskBroker(store, None, threaded=True, secrets=secret_resolver_for(store))
         shown: dict[str, Any] = {"broker": broker, "observer": observation.observer, "metrics": observation.exposition(store)}
         access = StoreAccess(store, engine)

@@ -38,6 +38,7 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
 @click.option("--role", "roles", default=",".join(ROLES), show_default=True, envvar="PERDURE_ROLE", metavar="ROLE,...", help="The parts that this process has.")
 @click.option("--tls-cert", envvar="PERDURE_TLS_CERT", metavar="FILE", help="The certificate chain, in PEM: the API then answers over TLS alone.")
 @click.option("--tls-key", envvar="PERDURE_TLS_KEY", metavar="FILE", help="The private key of the certificate, in PEM.")
+@click.option("--public-url", default="", envvar="PERDURE_PUBLIC_URL", metavar="URL", help="The address at which people reach the API, for links of approvals.")
 @click.option("--root-path", default="", envvar="PERDURE_ROOT_PATH", metavar="PATH", help="The path below which a proxy publishes the API, such as /perdure.")
 @click.option("--forwarded-allow-ips", envvar="PERDURE_FORWARDED_ALLOW_IPS", metavar="IP,...", help="Proxies whose X-Forwarded-For and -Proto are believed.")
 @click.option(
@@ -155,17 +156,19 @@ def _checked_roles(text: str) -> frozenset[str]:
 
 def service_settings(given: dict[str, Any]) -> ServiceSettings:
     """Returns how the service is set up by the options and the environment; secrets are in the latter alone."""
-    from perdure.api.service_api import ServiceSettings, checked_root_path, read_oidc_settings
+    from perdure.api.service_api import ServiceSettings, checked_public_url, checked_root_path, read_oidc_settings
     from perdure.service.active_limits import ActiveLimits
+    from perdure.service.signing_secrets import environment_secrets
 
     return ServiceSettings(
         oidc=None if given["oidc"] is None else read_oidc_settings(Path(given["oidc"])),
         client_secret=os.environ.get("PERDURE_OIDC_CLIENT_SECRET", ""),
-        secret=os.environ.get("PERDURE_SIGNING_SECRET", "").encode(),
+        secret=environment_secrets(),
         rate_per_s=given["rate_limit"],
         active_limits=ActiveLimits(given["active_per_person"], given["active_of_people"]),
         origins=given["origins"],
         root_path=checked_root_path(given["root_path"]),
+        public_url=checked_public_url(given["public_url"]),
     )
 
 

@@ -177,13 +177,13 @@ class BadName(ProgrammingError):
 
 
 class BadValue(ProgrammingError, ValueError):
-    """An argument has a value that is not accepted. `message` replaces the default message."""
+    """An argument has a value that is not accepted. `message` replaces the default message; `where` is the place in a request, as a JSON pointer."""
 
     code = "bad_value"
 
-    def __init__(self, what: str, value: object, expected: str, message: str = "") -> None:
+    def __init__(self, what: str, value: object, expected: str, message: str = "", where: str = "") -> None:
         super().__init__(message or f"{what}: {shown_value(value)} is not {expected}")
-        self.what, self.value, self.expected = what, value, expected
+        self.what, self.value, self.expected, self.where = what, value, expected, where
 
 
 class DuplicateName(ProgrammingError):

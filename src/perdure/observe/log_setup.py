@@ -12,7 +12,15 @@ from perdure.observe.json_logs import JsonLogFormatter
 
 LogFormat = Literal["text", "json"]
 
-SECRET_VARIABLES = ("PERDURE_TOKEN", "PERDURE_SIGNING_SECRET", "PERDURE_WORKER_TOKEN", "PERDURE_ENCRYPTION_KEYS", "PERDURE_SECRETS_KEY", "PGPASSWORD")
+SECRET_VARIABLES = (
+    "PERDURE_TOKEN",
+    "PERDURE_SIGNING_SECRET",
+    "PERDURE_FORMER_SIGNING_SECRETS",
+    "PERDURE_WORKER_TOKEN",
+    "PERDURE_ENCRYPTION_KEYS",
+    "PERDURE_SECRETS_KEY",
+    "PGPASSWORD",
+)
 SECRET_PREFIX = "PERDURE_SECRET_"
 """Variables of the environment whose values are never written: these, and those that begin so, which are secrets of steps."""
 

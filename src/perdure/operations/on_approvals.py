@@ -12,9 +12,10 @@ from perdure.core.completions import Completion
 from perdure.core.errors import BadValue, ErrorInfo, NotFound
 from perdure.core.paths import Key
 from perdure.service import approvals, step_completions
-from perdure.service.approvals import Approval, ApprovalLink
+from perdure.service.approvals import Approval
 from perdure.service.callers import LOCAL, Caller
 from perdure.service.page_cursors import page_limit
+from perdure.service.people import signed_links
 from perdure.service.people.inbox import ApprovalCount, ApprovalPage, InboxFilter, count_approvals, inbox_page
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import NOTHING, EncodedValue, Nested
@@ -119,24 +120,27 @@ async def delegate(
     await approvals.delegate_approval(access, key, Delegation(checked_name(who.by, "by"), to, note, who.groups), wait)
 
 
-async def sign_link(access: StoreAccess, key: Key, by: str, approve: bool, lifetime_s: float, secret: bytes) -> str:
-    """A signed link whose bearer can give this answer as `by`.
+async def sign_link(access: StoreAccess, key: Key, by: str, approve: bool | None, lifetime_s: float, secret: bytes, *, public_url: str = "") -> str:
+    """A signed link whose bearer can give this answer as `by`, or without an answer the one or the other. It is a URL if the service knows its own.
 
     Raises:
         BadValue: there is no secret, or it is too short.
     """
-    until_s = (await access.store.store_time()).now_s + lifetime_s
-    return approvals.sign_link(secret, ApprovalLink(key, checked_name(by, "by"), approve, until_s))
+    return await signed_links.make_link(access, secret, key, checked_name(by, "by"), approve, lifetime_s, public_url=public_url)
 
 
-async def vote_by_link(access: StoreAccess, link: str, secret: bytes, value: EncodedValue = NOTHING, comment: str = "") -> None:
-    """Gives the answer of a signed link, and waits until an engine has accepted it.
+async def vote_by_link(access: StoreAccess, link: str, secret: bytes, value: EncodedValue = NOTHING, comment: str = "", approve: bool | None = None) -> None:
+    """Gives the answer of a signed link, or `approve` if that offers both, and waits until an engine has accepted it.
 
     Raises:
-        LinkRefused: it was not signed with this secret, or has expired.
+        LinkRefused: it was not signed with this secret, has expired, does not offer the answer, or its person may not decide any more.
         HasEnded, DecisionRefused, BadValue: see `vote`.
     """
-    await approvals.decide_by_link(access, secret, link, values.decode(value, Any, "what was filled in"), comment)
+    found = await signed_links.read_link(access, secret, link)
+    answer = found.approve if approve is None else approve
+    if answer is None:
+        raise BadValue("/approve", None, "given, since the link offers both answers")
+    await signed_links.decide_by_link(access, found, answer, values.decode(value, Any, "what was filled in"), comment)
 
 
 # Steps that are completed from outside

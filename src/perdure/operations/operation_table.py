@@ -40,7 +40,7 @@ from perdure.service.wire_types import SecretText, Version
 
 NO_DEFAULT: Any = inspect.Parameter.empty
 
-FILLED_IN = ("tenant", "secret", "author", "caller")
+FILLED_IN = ("tenant", "secret", "author", "caller", "public_url")
 """Parameters that the server knows, and no request gives. Perdure's own client sends the tenant, which has to be that of its key."""
 
 GROUPS = {"execution_changes": "executions"}

@@ -1,13 +1,9 @@
 """Reads approvals and delivers people's decisions on them. Lists of them are in `perdure.service.people.inbox`.
 
-A decision is a message to the approval's own execution, which replies to it. A signed link lets its bearer decide once without authentication: the link
-names the approval, the person, the answer and an expiry time, and is signed with a secret of the deployment.
+A decision is a message to the approval's own execution, which replies to it.
 """
 
-import base64
-import hmac
 from collections.abc import Iterable, Sequence
-from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -27,12 +23,12 @@ from perdure.code.approval_requests import (
 )
 from perdure.code.results import Vote
 from perdure.core import messages, values
-from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, LinkRefused, MissingExtra, NoReply, NotFound
+from perdure.core.errors import AlreadyDecided, Ambiguous, BadValue, DecisionRefused, HasEnded, MissingExtra, NoReply, NotFound
 from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation, SettledOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation
 from perdure.core.paths import Key, Path, path_text
-from perdure.definitions.expr.json_schema import schema_problems
+from perdure.definitions.expr.json_schema import problem_place, schema_problems
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service import execution_operations, queries
 from perdure.service.execution_operations import await_reply
@@ -42,7 +38,6 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter
 
 UNENDED_STATUSES = frozenset(("pending", "running", "waiting", "paused"))
-SECRET_BYTES_MIN = 16
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -72,15 +67,6 @@ class Approval(msgspec.Struct, frozen=True):
     route_hint: str = ""
     deeplink: str = ""
     delegations: tuple[Delegation, ...] = ()
-
-
-class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
-    """The content of a signed link: the person, the answer, the approval, and when the link expires."""
-
-    key: Key
-    by: str
-    approve: bool
-    until_s: float
 
 
 async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
@@ -308,19 +294,22 @@ async def can_delegate(access: StoreAccess, key: Key) -> bool:
     return bool((await access.head(key)).attributes)
 
 
+FILLED_IN = "what was filled in"
+
+
 def check_form(form: dict[str, Any], filled: Any) -> None:
     """Checks a value against the form, if `jsonschema-rs` is installed. If it is not, the workflow checks it, and asks again if it does not fit.
 
     Raises:
-        BadValue: the value does not fit.
+        BadValue: the value does not fit. It names the place of the first problem as a JSON pointer.
     """
-    plain = values.decode(values.encode(filled, "what was filled in"), Any, "what was filled in")
+    plain = values.decode(values.encode(filled, FILLED_IN), Any, FILLED_IN)
     try:
         found = schema_problems(form, plain)
     except MissingExtra:
         return
     if found:
-        raise BadValue("what was filled in", filled, f"what the form asks for: {'; '.join(found)}")
+        raise BadValue(FILLED_IN, filled, f"what the form asks for: {'; '.join(found)}", where=f"/value{problem_place(found[0])}")
 
 
 async def already_decided(access: StoreAccess, key: Key) -> HasEnded | None:
@@ -333,63 +322,3 @@ async def already_decided(access: StoreAccess, key: Key) -> HasEnded | None:
         return HasEnded(key, head.status, "a decision")
     vote = one.votes[-1]
     return AlreadyDecided(key, head.status, (one.title, vote.by, vote.approve, ended.at_s))
-
-
-# Signed links
-
-
-def sign_link(secret: bytes, link: ApprovalLink) -> str:
-    """Returns the text of a link, for a URL or an e-mail. Anybody can read it; only a holder of the secret can create one.
-
-    Raises:
-        BadValue: the secret is too short.
-    """
-    said = _text(msgspec.msgpack.encode(link))
-    return f"{said}.{_text(_signature(secret, said))}"
-
-
-async def read_link(access: StoreAccess, secret: bytes, signed: str) -> ApprovalLink:
-    """Verifies a signed link and returns its content.
-
-    Raises:
-        LinkRefused: the signature is not of this secret, or the link has expired.
-        BadValue: the secret is too short.
-    """
-    said, _, signature = signed.strip().partition(".")
-    try:
-        genuine = hmac.compare_digest(signature.encode(), _text(_signature(secret, said)).encode())
-        link = msgspec.msgpack.decode(_bytes(said), type=ApprovalLink) if genuine else None
-    except (ValueError, msgspec.DecodeError):
-        link = None
-    if link is None:
-        raise LinkRefused("it was not signed with the secret of this deployment, or was cut short")
-    if link.until_s <= (await access.store.store_time()).now_s:
-        raise LinkRefused("it has expired; ask for another one")
-    return link
-
-
-async def decide_by_link(access: StoreAccess, secret: bytes, link: str, value: Any = None, comment: str = "") -> None:
-    """Votes as a signed link says, with a comment and a value of the form. See `read_link` and `decide_approval`."""
-    of = await read_link(access, secret, link)
-    vote = Vote(of.by, of.approve, comment, value if of.approve else None, await link_groups(access, of), means="link")
-    _ = await decide_approval(access, of.key, vote)
-
-
-async def link_groups(access: StoreAccess, link: ApprovalLink) -> tuple[str, ...]:
-    """Returns the groups that the bearer of a link counts as a member of. The signature grants the decision, so these are all groups of the approval."""
-    one = await read_approval(access, link.key)
-    return () if one is None else tuple(name.removeprefix("group:") for name in one.assignees if name.startswith("group:"))
-
-
-def _signature(secret: bytes, said: str) -> bytes:
-    if len(secret) < SECRET_BYTES_MIN:
-        raise BadValue("the secret of links", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set PERDURE_SIGNING_SECRET to a long random text")
-    return hmac.digest(secret, b"perdure approval link\0" + said.encode(), sha256)
-
-
-def _text(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def _bytes(shown: str) -> bytes:
-    return base64.b64decode(shown.encode("ascii", "strict") + b"=" * (-len(shown) % 4), altchars=b"-_", validate=True)

@@ -8,7 +8,6 @@ Imported executions continue from the state in the file. Attempts that were in f
 too; if it does, everything after the export runs twice.
 """
 
-import hmac
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from hashlib import sha256
@@ -23,7 +22,7 @@ from perdure.core import log_format, messages
 from perdure.core.attributes import index_attributes
 from perdure.core.effects import outstanding_messages
 from perdure.core.envelopes import OutgoingMessage, QueuedMessage
-from perdure.core.errors import AlreadyExists, BadValue, ExportRefused, LogDamaged, NotFound, StoreUnavailable
+from perdure.core.errors import AlreadyExists, ExportRefused, LogDamaged, NotFound, StoreUnavailable
 from perdure.core.execution import needs_holder
 from perdure.core.failure_causes import failure_attributes
 from perdure.core.mailbox import ReceivedMessage
@@ -34,6 +33,7 @@ from perdure.core.replay import fold_events
 from perdure.core.traversal import ARCHIVE_SIZE, parts_of, referenced_blobs, rewrite_parts
 from perdure.core.values import verified_payload
 from perdure.service.log_archives import archived_rows
+from perdure.service.signing_secrets import is_signed, signature
 from perdure.stores.blob_marks import blob_removal_of
 from perdure.stores.protocol import Commit, Conflict, HeadFilter, ReadOnlyStore, Store, StoredLog, StoreTime, Superseded
 
@@ -43,7 +43,7 @@ BUNDLE_MAGIC = b"\x89perdure\r\n"
 BUNDLE_VERSION = 2
 UNSIGNED, SIGNED = 0, 1
 DIGEST_BYTES = 32
-SECRET_BYTES_MIN = 16
+DOMAIN = b"perdure export"
 _HEADER_BYTES = len(BUNDLE_MAGIC) + 2
 
 
@@ -124,14 +124,14 @@ def decode_bundle(raw: bytes, secret: bytes) -> BundleFile:
         raise ExportRefused(f"its content is invalid: {error}") from error
     if any(sha256(blob).hexdigest() != name for name, blob in bundle.blobs.items()) or not bundle.executions:
         raise ExportRefused("its content is invalid: a blob does not match its hash, or there is no execution")
-    genuine = signing == SIGNED and bool(secret) and hmac.compare_digest(_signature(secret, raw[:end]), raw[end:-DIGEST_BYTES])
+    if secret and signing == SIGNED:
+        _ = _signature(secret, raw[:end])  # says so if the secret is too short
+    genuine = signing == SIGNED and is_signed(secret, DOMAIN, raw[:end], raw[end:-DIGEST_BYTES])
     return BundleFile(bundle, genuine, signing == SIGNED)
 
 
 def _signature(secret: bytes, body: bytes) -> bytes:
-    if len(secret) < SECRET_BYTES_MIN:
-        raise BadValue("the secret of exports", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set PERDURE_SIGNING_SECRET to a long random text")
-    return hmac.digest(secret, b"perdure export\0" + body, sha256)
+    return signature(secret, DOMAIN, body, "exports")
 
 
 EXPORT_ATTEMPTS_MAX = 20

@@ -13,6 +13,7 @@ from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation
 from perdure.core.paths import Key, path_text
+from perdure.service.signing_secrets import secrets_of
 
 DOMAIN = b"perdure resume token\0"
 
@@ -46,13 +47,13 @@ def pending_approvals(execution: Execution, secret: bytes) -> list[PendingApprov
 def resume_token(secret: bytes, key: Key, pending: PendingOperation, approval: str) -> str:
     """Returns the token of an approval."""
     said = msgspec.msgpack.encode((key, path_text(pending.path), approval, pending.number))
-    return hmac.digest(secret, DOMAIN + said, sha256).hex()
+    return hmac.digest(next(iter(secrets_of(secret)), secret), DOMAIN + said, sha256).hex()
 
 
 def approval_of_token(execution: Execution, secret: bytes, token: str) -> PendingApproval | None:
     """Returns the approval that a token was made for, if the execution still waits for it."""
     found = None
-    for one in pending_approvals(execution, secret):
+    for one in (pending for each in secrets_of(secret) for pending in pending_approvals(execution, each)):
         if one.resume_token is not None and hmac.compare_digest(one.resume_token.encode(), token.encode(errors="surrogatepass")):
             found = one
     return found

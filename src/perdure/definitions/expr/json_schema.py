@@ -3,6 +3,7 @@
 References to other documents are refused, never fetched. Patterns match in time proportional to the text, so they have no look-around and no back-references.
 """
 
+import re
 from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
@@ -40,6 +41,9 @@ def full_schema(given: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": given, "required": [name for name, about in given.items() if "default" not in about]}
 
 
+_PLACE = re.compile(r"at (.*?): ", re.DOTALL)
+
+
 def schema_problems(schema: dict[str, Any], value: Any) -> list[str]:
     """Returns the problems of `value`, each with its location; none if it is valid. For a very large value, only the first one, or that there is one."""
     validator = compile_schema(schema)
@@ -57,7 +61,14 @@ def schema_problems(schema: dict[str, Any], value: Any) -> list[str]:
 
 
 def _told(problem: Any) -> str:
-    return f"at {'/'.join(map(str, problem.instance_path)) or 'the top'}: {shortened(problem.message, MESSAGE_CHARACTERS_MAX)}"
+    place = "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in problem.instance_path)
+    return f"at {place or 'the top'}: {shortened(problem.message, MESSAGE_CHARACTERS_MAX)}"
+
+
+def problem_place(told: str) -> str:
+    """Returns the JSON pointer of the place that a problem names; empty for the whole value, and if it names none."""
+    match = _PLACE.match(told)
+    return "" if match is None or match[1] == "the top" else f"/{match[1]}"
 
 
 def _alternatives(schema: Any) -> int:

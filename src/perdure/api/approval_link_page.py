@@ -1,0 +1,207 @@
+"""The page of a signed link: plain HTML without scripts, on which somebody without an account decides on an approval, once.
+
+    GET  /approvals/link/{token}   shows the question and its form, and never decides
+    POST /approvals/link/{token}   decides
+
+Programs that fetch links in advance, such as those that look for viruses in messages, only GET. A decision needs the nonce of the form, which is signed and
+bound to the link. The token is a secret: the page is kept by no cache, no other page is told its address, and no log or trace has it.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from html import escape
+from secrets import token_bytes
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+
+from perdure.api.approval_form import form_fields, form_html, read_form
+from perdure.api.http_requests import ApiAnswer, ApiRequest
+from perdure.api.problems import Refusal
+from perdure.api.sign_in_page import html_answer
+from perdure.core.error_text import shorten_text
+from perdure.core.errors import AlreadyDecided, BadValue, DecisionRefused, HasEnded, LinkRefused, NotFound, PerdureError, Timeout
+from perdure.service.approvals import Approval, read_approval
+from perdure.service.people.signed_links import ApprovalLink, bytes_of, decide_by_link, expect_eligible, read_link, text_of
+from perdure.service.rate_limits import RateLimiter
+from perdure.service.signing_secrets import is_signed, signature
+from perdure.service.store_access import StoreAccess, with_timeout
+
+ROUTE = "/approvals/link/{token}"
+"""The route as logs and traces have it."""
+
+NONCE_DOMAIN = b"perdure approval form"
+NONCE_S = 3_600.0
+"""How long a form may stay open before it has to be loaded again."""
+
+ACCEPTED_S = 5.0
+"""How long the page waits for an engine to accept the decision. It is recorded in any case."""
+
+FIELDS_MAX = 500
+DETAILS_CHARACTERS_MAX, ROWS_MAX = 20_000, 50
+
+HEADERS = ((b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-store"), (b"x-robots-tag", b"noindex"), (b"x-content-type-options", b"nosniff"))
+
+
+class ApprovalLinkPage:
+    """Answers the requests for pages of links. `access` gives the store, and `clock` is the time of day."""
+
+    def __init__(self, access: Callable[[], StoreAccess], secret: bytes, limiter: RateLimiter | None = None, clock: Callable[[], float] = time.time) -> None:
+        self._access, self._secret, self._limiter, self._clock = access, secret, limiter, clock
+
+    @property
+    def documented(self) -> Mapping[str, Any]:
+        """The routes, as the OpenAPI document has them."""
+        return PATHS
+
+    async def __call__(self, request: ApiRequest) -> ApiAnswer | None:
+        """Answers a request; returns None if it is for no such page."""
+        if request.segments[:2] != ("approvals", "link") or len(request.segments) != 3:
+            return None
+        if request.method not in ("GET", "HEAD", "POST"):
+            raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", "use GET or POST", ((b"allow", b"GET, HEAD, POST"),))
+        if self._limiter is not None and (left_s := self._limiter.take(f"link\0{request.address}", time.monotonic())):
+            after = ((b"retry-after", str(math.ceil(left_s)).encode()),)
+            raise Refusal(429, "too_many_requests", "this address asks more often than this server allows", f"ask again in {left_s:.2g} s", after)
+        token = request.segments[2]
+        try:
+            link = await read_link(self._access(), self._secret, token)
+            one = await read_approval(self._access(), link.key)
+            await expect_eligible(self._access(), link, one)
+            if one is None:
+                return _message(503, "Not ready yet", "The question has not been prepared yet. Load the page again in a moment.")
+            if request.method != "POST":
+                return self._form(token, link, one, {})
+            return await self._decided(request, token, link, one)
+        except PerdureError as error:
+            return _refused(error)
+
+    async def _decided(self, request: ApiRequest, token: str, link: ApprovalLink, one: Approval) -> ApiAnswer:
+        sent = await _sent(request)
+        if not self._is_own_form(token, sent.get("nonce", "")):
+            return self._form(token, link, one, sent, "The form was open for too long, or is not from this page. Check it, and send it again.", 403)
+        approve = {"approve": True, "reject": False}.get(sent.get("answer", ""))
+        if approve is None or link.approve not in (None, approve):
+            return self._form(token, link, one, sent, "Choose one of the answers.", 422)
+        try:
+            value = read_form(form_fields(one.form), sent) if approve else None
+            async with with_timeout(ACCEPTED_S, "an engine that takes the decision"):
+                await decide_by_link(self._access(), link, approve, value, sent.get("comment", ""))
+        except BadValue as error:
+            return self._form(token, link, one, sent, f"{error.where.removeprefix('/value').lstrip('/') or 'The form'}: {error}", 422)
+        except Timeout:
+            return _message(202, "Your answer is recorded", "It takes effect as soon as the service goes on. You can close this page.")
+        said = "approved" if approve else "rejected"
+        return _message(200, "Thank you", f"You have {said}: {one.title}")
+
+    def _form(self, token: str, link: ApprovalLink, one: Approval, sent: Mapping[str, str], error: str = "", status: int = 200) -> ApiAnswer:
+        """The page with the question and its form."""
+        said = f'<p class="error" role="alert">{escape(shorten_text(error, 2_000))}</p>' if error else ""
+        fields = "" if link.approve is False else form_html(form_fields(one.form), sent)
+        buttons = [("approve", "Approve")] * (link.approve is not False) + [("reject", "Reject")] * (link.approve is not True)
+        body = (
+            f"{said}{_details(one)}<p>You answer as <b>{escape(link.by)}</b>.</p>"
+            f'<form method="post"><input type="hidden" name="nonce" value="{escape(self._nonce(token))}">{fields}'
+            f'<label for="comment">Comment</label><textarea id="comment" name="comment" rows="3">{escape(sent.get("comment", ""))}</textarea>'
+            + "".join(f'<button name="answer" value="{value}">{text}</button> ' for value, text in buttons)
+            + "</form>"
+        )
+        return html_answer(status, one.title, body, HEADERS)
+
+    def _nonce(self, token: str) -> str:
+        said = msgspec.msgpack.encode((token_bytes(16), self._clock() + NONCE_S))
+        return f"{text_of(said)}.{text_of(signature(self._secret, NONCE_DOMAIN, said + _hash(token), 'links'))}"
+
+    def _is_own_form(self, token: str, nonce: str) -> bool:
+        """Whether a nonce is of a form for this link, and the form is not too old."""
+        shown, _, by = nonce.partition(".")
+        try:
+            said = bytes_of(shown)
+            genuine = is_signed(self._secret, NONCE_DOMAIN, said + _hash(token), bytes_of(by))
+            return genuine and msgspec.msgpack.decode(said, type=tuple[bytes, float])[1] > self._clock()
+        except (ValueError, msgspec.MsgspecError):
+            return False
+
+
+def _hash(token: str) -> bytes:
+    return sha256(token.encode()).digest()
+
+
+def _details(one: Approval) -> str:
+    """The details of an approval: plain values by name as a list, any other as JSON."""
+    if one.details is None:
+        return ""
+    if isinstance(one.details, dict) and len(one.details) <= ROWS_MAX and all(isinstance(value, str | int | float) for value in one.details.values()):
+        rows = (f"<dt>{escape(str(name))}</dt><dd>{escape(shorten_text(str(value), 1_000))}</dd>" for name, value in one.details.items())
+        return f"<dl>{''.join(rows)}</dl>"
+    text = one.details if isinstance(one.details, str) else msgspec.json.format(msgspec.json.encode(one.details, enc_hook=repr), indent=2).decode()
+    return f"<pre>{escape(shorten_text(text, DETAILS_CHARACTERS_MAX))}</pre>"
+
+
+def _message(status: int, title: str, text: str) -> ApiAnswer:
+    return html_answer(status, title, f"<p>{escape(text)}</p>", HEADERS)
+
+
+def _refused(error: PerdureError) -> ApiAnswer:
+    """The page that says why nothing can be decided by a link."""
+    match error:
+        case AlreadyDecided(by=by, approved=approved):
+            return _message(410, "Already decided", f"The question is {'approved' if approved else 'rejected'} by {by}. Nothing is left to do.")
+        case HasEnded():
+            return _message(410, "No longer asked", "The question is not asked any more. Nothing is left to do.")
+        case DecisionRefused(why=why):
+            return _message(410, "Already answered", f"{why}. The link can be used once.")
+        case NotFound():
+            return _message(410, "No longer there", "The question is not there any more. Nothing is left to do.")
+        case LinkRefused(why=why):
+            return _message(403, "This link can't be used", f"{why}.")
+    raise error
+
+
+async def _sent(request: ApiRequest) -> dict[str, str]:
+    """The fields of a form that a browser sends."""
+    if request.header("content-type").partition(";")[0].strip().lower() != "application/x-www-form-urlencoded":
+        raise Refusal(415, "no_form", "the body is no form", "send it as the page does")
+    try:
+        parsed = parse_qs((await request.body()).decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX)
+    except ValueError:
+        raise Refusal(400, "bad_request", "the body is no form", "send it as the page does") from None
+    return {name: texts[0] for name, texts in parsed.items()}
+
+
+_PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
+_TOKEN: dict[str, Any] = {"name": "token", "in": "path", "required": True, "schema": {"type": "string"}, "description": "the signed text of the link"}
+_ANSWERS = {
+    "200": "The question with its form, or that the answer was accepted.",
+    "202": "The answer is recorded, and takes effect when an engine runs.",
+    "403": "The link is not valid, or its person may not decide.",
+    "410": "The question is decided, or the link was used.",
+    "422": "The form does not fit; the page says where.",
+}
+
+
+def _route(id: str, summary: str, statuses: tuple[str, ...], body: bool) -> dict[str, Any]:
+    content = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
+    given = {"requestBody": {"required": True, "content": content}} if body else {}
+    answers = {status: {"description": _ANSWERS[status], "content": _PAGE} for status in statuses}
+    return {
+        "operationId": f"approval_links.{id}",
+        "summary": summary,
+        "tags": ["approvals"],
+        "parameters": [_TOKEN],
+        **given,
+        "responses": answers,
+        "security": [],
+    }
+
+
+PATHS: dict[str, Any] = {
+    ROUTE: {
+        "get": _route("page", "A page on which the person of a signed link decides. It never decides by itself.", ("200", "403", "410"), False),
+        "post": _route("decide", "Decides as the person of a signed link.", tuple(_ANSWERS), True),
+    }
+}
+"""The routes, as the OpenAPI document has them."""

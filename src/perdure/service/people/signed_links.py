@@ -1,0 +1,157 @@
+"""Signed links, by which somebody decides on an approval once, without an account.
+
+A link names the approval, the person, the answer or that both are offered, and an end. It is signed with a secret of the deployment, so anybody can read it,
+and only a holder of the secret can make one. It stands for its person and gives them no right that they have not: when it is used, the person must still be
+among those who may decide, and not have delegated the decision, nor be out of office. The groups by which they may are those that the link was made with.
+"""
+
+import base64
+from typing import Any
+
+import msgspec
+
+from perdure.code.results import Vote
+from perdure.core.errors import DecisionRefused, LinkRefused, NotFound
+from perdure.core.paths import Key
+from perdure.service.approvals import Approval, already_decided, decide_approval, read_approval, why_refused
+from perdure.service.people.person_records import PEOPLE
+from perdure.service.signing_secrets import is_signed, signature
+from perdure.service.store_access import StoreAccess
+
+DOMAIN = b"perdure approval link"
+
+PAGE_PATH = "/approvals/link/"
+"""The beginning of the path of the page of a link."""
+
+
+class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
+    """The content of a signed link: the approval, the person, the answer (None: both are offered), when the link ends, and the person's groups.
+
+    Links of earlier versions say nothing of groups; they count for all groups of their approval.
+    """
+
+    key: Key
+    by: str
+    approve: bool | None
+    until_s: float
+    groups: tuple[str, ...] | None = None
+
+
+async def make_link(access: StoreAccess, secret: bytes, key: Key, by: str, approve: bool | None, lifetime_s: float, *, public_url: str = "") -> str:
+    """Returns a link for a person: a URL if the public one of the service is known, else the signed text alone.
+
+    The maker vouches for the person: if they are no assignee by name, they count as a member of the groups that are assigned now.
+
+    Raises:
+        BadValue: there is no secret, or it is too short.
+    """
+    until_s = (await access.store.store_time()).now_s + lifetime_s
+    one = await _known(access, key)
+    groups = None if one is None else () if by in one.assignees else _groups(one)
+    return link_url(public_url, sign_link(secret, ApprovalLink(key, by, approve, until_s, groups)))
+
+
+def link_url(public_url: str, signed: str) -> str:
+    """Returns the address of the page of a link; the signed text alone if the address of the service is not known."""
+    return f"{public_url.rstrip('/')}{PAGE_PATH}{signed}" if public_url else signed
+
+
+def sign_link(secret: bytes, link: ApprovalLink) -> str:
+    """Returns the signed text of a link.
+
+    Raises:
+        BadValue: there is no secret, or it is too short.
+    """
+    said = text_of(msgspec.msgpack.encode(link))
+    return f"{said}.{text_of(signature(secret, DOMAIN, said.encode(), 'links'))}"
+
+
+async def read_link(access: StoreAccess, secret: bytes, signed: str) -> ApprovalLink:
+    """Verifies a link, or its signed text, and returns its content.
+
+    Raises:
+        LinkRefused: the signature is not of this deployment, or the link has expired.
+    """
+    said, _, by = signed.strip().rpartition("/")[2].partition(".")
+    try:
+        genuine = is_signed(secret, DOMAIN, said.encode(), bytes_of(by))
+        link = msgspec.msgpack.decode(bytes_of(said), type=ApprovalLink) if genuine else None
+    except (ValueError, msgspec.DecodeError):
+        link = None
+    if link is None:
+        raise LinkRefused("it was not signed with the secret of this deployment, or was cut short")
+    if link.until_s <= (await access.store.store_time()).now_s:
+        raise LinkRefused("it has expired; ask for another one")
+    return link
+
+
+async def decide_by_link(access: StoreAccess, link: ApprovalLink, approve: bool, value: Any = None, comment: str = "") -> None:
+    """Votes as the person of a link.
+
+    Raises:
+        LinkRefused: the person may not decide any more, or the link does not offer this answer.
+        HasEnded, DecisionRefused, BadValue: see `decide_approval`.
+    """
+    if link.approve not in (None, approve):
+        raise LinkRefused(f"it is a link to {'approve' if link.approve else 'reject'} alone")
+    one = await _known(access, link.key)
+    await expect_eligible(access, link, one)
+    vote = Vote(link.by, approve, comment, value if approve else None, link_groups(link, one), means="link")
+    _ = await decide_approval(access, link.key, vote)
+
+
+async def expect_eligible(access: StoreAccess, link: ApprovalLink, one: Approval | None) -> None:
+    """Checks that the person of a link may still decide.
+
+    Raises:
+        HasEnded: the approval is decided.
+        DecisionRefused: the person has decided.
+        LinkRefused: the decision was delegated or is others', or the person is out of office.
+    """
+    if (decided := await already_decided(access, link.key)) is not None:
+        raise decided
+    if one is None:
+        return
+    kept = await PEOPLE.read(access.store, link.key.tenant, link.by)
+    if kept is not None and kept.value.is_out((await access.store.store_time()).now_s):
+        raise LinkRefused(f"{link.by} is out of office, and {kept.value.substitute} decides in their place")
+    if why := why_refused(one, Vote(link.by, True, groups=link_groups(link, one))):
+        if any(vote.by == link.by for vote in one.votes):
+            raise DecisionRefused(link.key, why)
+        raise LinkRefused(why)
+
+
+def link_groups(link: ApprovalLink, one: Approval | None) -> tuple[str, ...]:
+    """Returns the groups that the person of a link counts as a member of."""
+    if link.groups is not None or one is None:
+        return link.groups or ()
+    return () if any(passed.by == link.by for passed in one.delegations) else _groups(one)
+
+
+def _groups(one: Approval) -> tuple[str, ...]:
+    return tuple(name.removeprefix("group:") for name in one.assignees if name.startswith("group:"))
+
+
+async def _known(access: StoreAccess, key: Key) -> Approval | None:
+    """The approval of a link; None if it has not begun, or is not there (a vote then says so)."""
+    try:
+        return await read_approval(access, key)
+    except NotFound:
+        return None
+
+
+def text_of(raw: bytes) -> str:
+    """Returns bytes as text that is safe in a URL."""
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def bytes_of(shown: str) -> bytes:
+    """Returns the bytes of a text that `text_of` has made.
+
+    Raises:
+        ValueError: it is none.
+    """
+    raw = base64.b64decode(shown.encode("ascii", "strict") + b"=" * (-len(shown) % 4), altchars=b"-_", validate=True)
+    if text_of(raw) != shown:
+        raise ValueError("the same bytes have another text")
+    return raw
