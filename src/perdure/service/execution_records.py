@@ -21,6 +21,8 @@ from perdure.service.queries import ExecutionStatus
 from perdure.service.resume_tokens import PendingApproval, pending_approvals
 from perdure.service.seed_statuses import SeedStatus, seed_status
 from perdure.service.store_access import StoreAccess
+from perdure.service.triggers.trigger_input import facts_of
+from perdure.service.triggers.trigger_starts import TRIGGER_ATTRIBUTE, TRIGGER_KIND_ATTRIBUTE
 from perdure.service.wire_types import EncodedInput, EncodedValue, Version, WorkflowInput, decoded_input
 
 
@@ -60,7 +62,8 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     `status` is in our words, `seed_status` one of the six that other systems know. `workflow_version` and `workflow_hash` are those with which it began: of a
     definition its number and hash, of code its number. `workflow_id` is the id of the definition in the catalog: None for code, for a document that was given
     with the start (`is_inline_execution`), and after its deletion. `variables` is the input. `current_step_slug` is the step that has been open longest. An
-    execution that was started by a person or a key has their subject as `initiator_user_id`. The trigger of one that none has started is null.
+    execution that was started by a person or a key has their subject as `initiator_user_id`. One that a trigger has started has what is known of that, with
+    its kind as `initiator_type`; `trigger_metadata` is what the kind adds, such as the tick of a schedule or the delivery of a webhook.
     `resume_token` is that of the only approval that waits, for callers who may decide.
     """
 
@@ -144,7 +147,8 @@ def _record_of(past: PastState, execution: Execution, attributes: ShownAttribute
     started, ended, key = execution.started, execution.ended, past.head.key
     status = past.head.status if now is not None and started is None else execution.status
     initiator = attributes.get(INITIATOR_ATTRIBUTE)
-    by = None if initiator is None else "manual"
+    trigger = _trigger_fields(execution, attributes)
+    by = trigger.get("trigger_type", None if initiator is None else "manual")
     return ExecutionRecord(
         key=key,
         status=status,
@@ -174,8 +178,18 @@ def _record_of(past: PastState, execution: Execution, attributes: ShownAttribute
         runtime_state=RuntimeState(_executor(past, attempts, by)),
         initiator_type=by,
         initiator_user_id=None if initiator is None else str(initiator),
-        trigger_type=by,
+        **{"trigger_type": by, **trigger},
     )
+
+
+def _trigger_fields(execution: Execution, attributes: ShownAttributes) -> dict[str, Any]:
+    """What is known of the trigger that has started an execution; nothing of one that none has started. Children carry it, and are not started by it."""
+    if TRIGGER_ATTRIBUTE not in attributes:
+        return {}
+    found = {"trigger_id": str(attributes[TRIGGER_ATTRIBUTE]), "trigger_type": str(attributes.get(TRIGGER_KIND_ATTRIBUTE, ""))}
+    if (facts := facts_of(execution.carried)) is None:
+        return found  # it has not begun, or its log was removed
+    return found | {"trigger_name": facts.name, "trigger_metadata": {"key": facts.key, "at_s": facts.at_s, **facts.about}}
 
 
 async def read_input(access: StoreAccess, key: Key) -> bytes | None:

@@ -68,6 +68,9 @@ async def test_an_execution_that_completes_starts_another_one(c: Cluster, client
     assert found == {"type": "completed", "workflow": "order", "id": "e", "number": found["number"], "at_s": found["at_s"], "value": {"cents": 5}}
     (started,) = await client.list(workflow="bill")
     assert (started.attributes["trigger"], started.attributes["trigger_kind"]) == (made.id, "event")
+    record = await (await client.get(started.key)).record()
+    assert (record.trigger_id, record.trigger_name, record.trigger_type, record.initiator_type) == (made.id, "t", "event", "event")
+    assert record.trigger_metadata == {"key": started.key.id, "at_s": found["at_s"], "event": "completed", "workflow": "order", "execution": "e"}
     shown = await client.triggers.get(made.id)
     assert (shown.last_execution_id, shown.last_run_at_s) == (started.key.id, started.created_at_s)
 
