@@ -1,6 +1,8 @@
 """Claims about event triggers: what an event starts, once, whatever dies meanwhile; what it does not start; and chains that would not end."""
 
 import asyncio
+from collections.abc import Sequence
+from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -9,12 +11,18 @@ import pytest
 from perdure import Context, Retry, Workflow, step, workflow
 from perdure.core.errors import BadValue
 from perdure.core.operations import EVENTS_WORKFLOW
+from perdure.runtime.engine import Engine
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.event_dispatch import CHAIN_MAX, EVENTS_CODE
 from perdure.service.triggers.event_listeners import ListenerAnnouncer
 from perdure.service.triggers.trigger_directory import TriggerDetails
 from perdure.service.triggers.trigger_records import EventConfig
+from perdure.stores.memory import MemoryStore
+from perdure.stores.protocol import ChangeAnswer, Commit, Post
 from perdure.sync_client import AsyncClient
+from perdure.testing.crash_points import CrashPoint, around_writes
+from perdure.testing.faults import FaultyStore, Gate, Killed
+from perdure.testing.virtual_time import kill
 from tests.runtime.cluster import Cluster, ClusterProcess
 from tests.service.cluster_client import virtually
 
@@ -186,3 +194,52 @@ async def test_an_event_that_is_none_is_refused(access: StoreAccess, change: dic
         with pytest.raises(BadValue) as refused:
             await client.triggers.post_event(CLOUD | change)
     assert refused.value.what == where
+
+
+# Crashes
+
+
+class KilledAtWrite(FaultyStore):
+    """A store whose process is killed around one of its commits."""
+
+    def __init__(self, inner: MemoryStore, crash: CrashPoint, died: asyncio.Event) -> None:
+        super().__init__(inner, Random(0), gate=Gate(died.set))
+        self._crash, self.writes = crash, 0
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
+        self.writes += 1
+        if self._crash.write == self.writes and not self._crash.after:
+            self.gate.kill()
+        answers = await super().commit(changes)
+        if self._crash.write == self.writes:
+            self.gate.kill()
+            raise Killed
+        return answers
+
+
+CRASHES = around_writes(range(1, 16))
+
+
+@pytest.mark.parametrize("crash", [pytest.param(one, marks=[] if one.write in (2, 4) else pytest.mark.prove, id=one.spec) for one in CRASHES])
+def test_a_kill_around_any_write_neither_loses_nor_doubles_what_an_event_starts(crash: CrashPoint) -> None:
+    @virtually
+    async def inside(c: Cluster, client: AsyncClient) -> None:
+        setup = await engine(c)
+        await listening(client, "completed", of="order")
+        await listening(client, "order.paid", name="paid")
+        await setup.stop()
+        died = asyncio.Event()
+        store = KilledAtWrite(c.store, crash, died)
+        dying = Engine(store, [order.code, bill.code], built_in=(EVENTS_CODE,), announcer=ListenerAnnouncer(store))
+        running = asyncio.create_task(dying.run())
+        await c.post_all(order, [(f"o{number}", (number,)) for number in range(3)])
+        await asyncio.sleep(20)
+        assert died.is_set() or store.writes < crash.write, "the writes of three events and what they start"
+        await kill([running, *dying._tasks])
+        _ = running.cancelled() or running.exception()  # it has died of the fault that killed it
+        await engine(c)
+        await asyncio.sleep(60)
+        found = [(one["type"], one["id"]) for one in await bills(client)]
+        assert sorted(found) == [(type, f"o{number}") for type in ("completed", "order.paid") for number in range(3)]
+
+    inside()
