@@ -57,7 +57,7 @@ class Proposals:
         Raises:
             NotFound: there is no such definition.
             StaleProposal: the current version is not `base`, and nothing was stored.
-            ProposalRefused: the definition allows no proposals.
+            ProposalRefused: the definition allows no proposals, or has too many that are open.
             BadDefinition: the document is not valid; the error has all findings.
             BadValue: it says the same as the current version, or the note is too long.
             DefinitionOwned: a watched file has the definition.

@@ -57,7 +57,7 @@ async def create(
     Raises:
         NotFound: there is no such definition.
         StaleProposal: the current version is another one, and nothing was stored.
-        ProposalRefused: the definition allows no proposals.
+        ProposalRefused: the definition allows no proposals, or has too many that are open.
         BadDefinition: the document is not valid; the error has all findings.
         BadName, BadValue: it says the same as the current version, or the slug or the note is not valid.
         DefinitionOwned: a watched file has the definition.

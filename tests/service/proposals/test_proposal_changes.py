@@ -103,6 +103,20 @@ async def test_a_new_definition_is_proposed_without_a_base_and_created_when_that
         await proposal_changes.propose(access, T, "No Slug", document(), "", Proposer("oidc:ada"))
 
 
+async def test_a_definition_has_a_limited_number_of_open_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposal_changes, "OPEN_MAX", 2)
+    clock = Clock()
+    access = StoreAccess(MemoryStore(clock))
+    _ = await publish(access)
+    first, _ = await propose(access, 2), await propose(access, 3)
+    with pytest.raises(ProposalRefused, match="has 2 open proposals, which is the limit"):
+        await propose(access, 4)
+    _ = await proposal_changes.review(access, BEN, first.value.id, "", approve=False)
+    _ = await propose(access, 4)
+    clock.now_s += PROPOSAL_OPEN_S
+    assert (await propose(access, 5)).value.status == "pending", "those that have expired do not count"
+
+
 async def test_a_definition_that_a_file_owns_takes_no_proposals(access: StoreAccess) -> None:
     made = await publish(access)
     kept = await propose(access)

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import msgspec
 
+from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.errors import BadDefinition, BadValue, Forbidden, NotFound, ProposalRefused, StaleProposal, StaleRecord, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.definitions.format.canonical_form import definition_bytes
@@ -30,6 +31,8 @@ from perdure.service.catalog_changes import NO_FIELDS, CatalogChange, Edit, Mome
 from perdure.service.catalog_records import DEFINITIONS, DefinitionRecord, read_documents
 from perdure.service.catalog_references import find_definition, find_version
 from perdure.service.proposals.proposal_records import (
+    NEWEST_FIRST,
+    PROPOSALS,
     ProposalContent,
     ProposalRecord,
     ProposalReview,
@@ -48,6 +51,9 @@ PROPOSAL_OPEN_S = 14 * 86_400.0
 """How long a proposal may be reviewed and applied."""
 
 NOTE_CHARACTERS_MAX = 10_000
+
+OPEN_MAX = 100
+"""How many proposals for one definition may be open and not expired, so that an agent that proposes again and again is stopped."""
 
 DELEGATIONS_MAX = 8
 """How many keys, each made by the one before, are followed to find who has given a right."""
@@ -74,7 +80,7 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
     Raises:
         NotFound: there is no such definition.
         StaleProposal: the current version is another one, and nothing was stored.
-        ProposalRefused: the definition allows no proposals.
+        ProposalRefused: the definition allows no proposals, or has too many that are open.
         BadDefinition: the document is not valid; the error has all findings.
         BadValue, BadName: it says the same as the current version; the slug or the note is not valid.
         DefinitionOwned: a watched file has the definition.
@@ -91,6 +97,7 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
     current = await _current_document(access.store, tenant, before)
     _expect_self_edit(slug, current)
     moment = Moment(access.store, tenant, Edit(by.subject, note), (await access.store.store_time()).now_s)
+    await _expect_few_open(moment, slug)
     made = await _publication(received, slug, by.id or str(uuid4()))
     if made.read.hash == base:
         raise BadValue("proposal", made.read.hash, f"a document that differs from the current version of {slug!r}")
@@ -149,6 +156,13 @@ def _expect_base(slug: str, before: KeptValue[DefinitionRecord] | None, base: st
     current = "" if record is None else record.hash
     if current != base:
         raise StaleProposal(slug, base, current)
+
+
+async def _expect_few_open(moment: Moment, slug: str) -> None:
+    where = attribute_conditions({"slug": slug, "open": True})
+    found = await PROPOSALS.page(moment.store, moment.tenant, where=where, order=NEWEST_FIRST, limit=OPEN_MAX)
+    if sum(not one.value.has_expired(moment.now_s) for one in found) >= OPEN_MAX:
+        raise ProposalRefused(slug, f"nothing was proposed: {slug!r} has {OPEN_MAX} open proposals, which is the limit. Apply or reject some of them")
 
 
 async def _current_document(store: ReadOnlyStore, tenant: str, before: KeptValue[DefinitionRecord] | None) -> dict[str, Any] | None:
