@@ -54,7 +54,8 @@ def propose(settings: GlobalOptions, /, *, slug: str, file: str, new: bool, base
         found = with_service(settings, done, creates=not slug or new)
     except BadDefinition as error:
         definition_files.refuse_definition(file, list(error.findings), "nothing was proposed")
-    _print_one(found, as_json, f"proposed as {found.id}")
+    then = f"; it changes {', '.join(found.widens_rights)}, so an admin has to review it" if found.widens_rights else ""
+    _print_one(found, as_json, f"proposed as {found.id}{then}")
 
 
 @click.group("proposal", cls=CliGroup)

@@ -90,9 +90,7 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
         return made_before
     received = received_bytes(document)
     before = await _present(access.store, tenant, which, base)
-    slug = which if before is None else before.key
-    if before is None or changes.living(before) is None:
-        _ = checked_slug(slug)
+    slug = checked_slug(which) if before is None else before.key
     _expect_base(slug, before, base)
     current = await _current_document(access.store, tenant, before)
     _expect_self_edit(slug, current)
@@ -248,7 +246,8 @@ def _expect_open(record: ProposalRecord, status: str, now_s: float) -> None:
     """Checks that a proposal has this status, and has not expired."""
     if record.status != status:
         first = {"pending": "Review it first", "approved": "It can be applied"}.get(record.status, "Make another proposal")
-        raise ProposalRefused(record.slug, f"nothing was changed: the proposal is {record.status}, and only {status} ones can be changed so. {first}")
+        only = "approved ones can be applied" if status == "approved" else "pending ones can be reviewed"
+        raise ProposalRefused(record.slug, f"nothing was changed: the proposal is {record.status}, and only {only}. {first}")
     if record.has_expired(now_s):
         raise ProposalRefused(record.slug, "nothing was changed: the proposal has expired. Make another proposal")
 
