@@ -5,21 +5,24 @@ A row is one of the claims in graph/semantics, a case is an example of the seed 
 claim   where
 1       what of it is in this release is said below
 2       case 001_row; test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; the table itself is later, with the service
-3-8     test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; that they start executions is later
+3-7     test_definitions_001: test_triggers_and_the_row_of_the_table_are_read;
+        test_curl_triggers_001: test_triggers_live_and_start_executions_by_curl_whenever_the_server_is_killed
+8       service/triggers/test_trigger_specs: test_a_config_that_is_wrong_is_refused_with_its_place
 9       test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands; api/test_execution_reads: test_an_execution_says_what_was_done_and_who_began_it;
-        triggers of it are later, and a session is made of nothing
+        its trigger: as 3; a session is made of nothing
 10      test_an_id_starts_one_execution_however_many_ask below
 11      test_each_try_is_remembered_with_its_number_and_nothing_of_it_is_overwritten below;
         api/test_execution_reads: test_a_step_has_all_its_attempts_with_input_and_output, test_steps_come_in_pages
 12, 13  test_curl_proposals_001: test_a_proposal_is_made_reviewed_and_applied_by_curl_and_a_stale_one_fails;
         service/test_catalog: test_history_survives_deletion_and_numbers_go_on_from_it
-14      later: triggers
+14      service/triggers/test_schedule_crashes: test_each_tick_starts_one_execution_whichever_engines_die
 15      case 001_single_step; row "with on_timeout: approve, time approves"; row "an approval for which the time is over is an error"
 16      test_from_a_terminal_state_nothing_leads_away below;
         test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
 17      service/proposals/test_proposal_changes: test_a_rejected_proposal_is_not_applied,
         test_an_approved_proposal_fails_when_its_definition_has_another_version
-18      later: how many are active at once for each user is a limit of triggers and of the service
+18      api/test_active_limits: test_a_person_may_have_so_many_in_progress_and_is_told_what_is_in_the_way,
+        test_all_people_together_may_have_so_many
 19-24, 26, 31 operations/test_on_catalog: what the catalog does over HTTP
 25, 32, 33, 34, 37 api/test_route_aliases: test_a_workflow_is_run_by_its_slug_approved_by_its_resume_token_and_has_its_outputs
 27-30   test_curl_proposals_001
@@ -27,7 +30,8 @@ claim   where
         test_nothing_is_reported_on_an_execution_that_is_run_by_an_engine, test_of_several_steps_outside_the_token_says_which
 38      api/test_route_aliases: test_an_id_of_several_workflows_is_ambiguous_and_never_a_prefix
 39      test_curl_001: test_the_release_workflow_goes_from_sync_to_approval_to_result_by_curl_whenever_it_is_killed
-40-47   later: triggers
+40, 41, 45-47 test_curl_triggers_001: test_triggers_live_and_start_executions_by_curl_whenever_the_server_is_killed
+42-44   test_curl_triggers_001: test_a_trigger_of_its_own_is_created_changed_and_deleted_by_curl
 48      api/test_route_aliases: test_what_is_parked_is_dispatched_again
 52      test_commands_001: test_a_command_knows_that_it_is_of_a_workflow_and_of_which_execution; a session is made of nothing: an engine begins it
 49, 50  test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says; row "a cancelled execution is undone as well"
@@ -35,7 +39,7 @@ claim   where
 53      runtime/test_engine: test_a_store_that_is_down_for_a_minute_loses_nothing_and_work_goes_on
 54      format/test_canonical_form: test_the_hashes_of_format_version_1_never_change, test_the_hash_is_that_of_the_meaning
 55, 56  api/test_route_aliases: test_a_workflow_is_run_by_its_slug_approved_by_its_resume_token_and_has_its_outputs,
-        test_code_is_run_by_its_name_and_what_nobody_has_is_not_found; limits of active executions are later
+        test_code_is_run_by_its_name_and_what_nobody_has_is_not_found; limits of active executions: as 18
 57      as 10, and by what a client calls its request: as 39
 58, 60  nothing is made before an execution but its row: runtime/test_engine; over HTTP as 39
 59, 61  test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
@@ -44,7 +48,17 @@ claim   where
 65      kinds/bash/test_bash_kind: test_a_command_is_told_its_key_and_its_try
 66      case 001_step_types
 67      test_run_001: test_an_execution_says_what_it_runs_and_how_it_stands
-68-84   later: triggers
+68-70, 73, 76 test_curl_triggers_001: test_triggers_live_and_start_executions_by_curl_whenever_the_server_is_killed
+71      api/test_webhooks: test_each_scheme_is_accepted_from_its_sender_and_refused_from_others, test_a_request_that_was_recorded_is_refused_later
+72      service/triggers/test_webhook_payloads; the query as well: as 68
+74      api/test_webhooks: test_a_delivery_starts_an_execution_and_its_repetition_finds_it, test_without_an_id_equal_requests_are_one_delivery
+75      api/test_webhooks: test_when_too_many_have_not_ended_the_sender_is_asked_to_come_back,
+        test_a_limit_of_active_executions_has_the_others_wait_in_a_queue
+77, 78, 80, 81 service/triggers/test_schedule_clock: test_each_tick_starts_an_execution_that_knows_it; as 14
+79, 84  service/triggers/test_schedule_times: test_ticks_are_those_of_the_vectors_where_two_libraries_agree,
+        test_a_time_of_the_day_is_due_once_on_each_day_whatever_its_clocks_do
+82      later: the target orchestrator
+83      test_curl_triggers_001: test_triggers_live_and_start_executions_by_curl_whenever_the_server_is_killed
 85-89   test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
 90, 91  as 39; api/test_route_aliases: test_a_denied_approval_cancels_and_is_a_resume_as_well
 92      test_run_001: test_a_decision_for_another_approval_changes_nothing
@@ -84,7 +98,7 @@ claim   where
 133     test_run_001: test_every_type_of_the_seed_is_known_and_no_other; there is one validator, of which the command line, the SDK and engines make use
 134     test_an_id_starts_one_execution_however_many_ask below
 135     as 98
-136     later: triggers
+136     as 71
 137     as 119
 138     service/test_catalog_sync: test_a_set_is_applied_only_with_the_number_of_its_deletions
 139     format/test_format_schema: test_it_is_a_schema_of_draft_2020_12
