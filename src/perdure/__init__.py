@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from perdure.definitions.graph.policy import Policy
     from perdure.definitions.graph.step_kind import Capabilities, Kind, Limit
     from perdure.definitions.kinds.deployment import Allowed, Deployment
+    from perdure.prompt_workflow import Prompt
     from perdure.step_fields import StepFields
     from perdure.stores.encryption import Encrypted
     from perdure.stores.payload_codec import Compressed
@@ -135,6 +136,7 @@ __all__ = [
     "PerdureError",
     "Policy",
     "ProgrammingError",
+    "Prompt",
     "Queue",
     "RaceFailed",
     "Rate",
@@ -181,6 +183,7 @@ _HOMES = {
         "SyncApp",
     ),
     "perdure.code.approval_requests": ("Notice",),
+    "perdure.prompt_workflow": ("Prompt",),
     "perdure.code.call_options": ("NamedWorkflow",),
     "perdure.code.carried_context": ("carry", "carry_by"),
     "perdure.code.context": (

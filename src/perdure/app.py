@@ -31,6 +31,7 @@ from perdure.code.deterministic_loop import DeterministicLoop
 from perdure.code.durations import Duration, duration_seconds
 from perdure.code.step_environment import Resource
 from perdure.core.errors import BadValue, StoreUnavailable, WrongVerb
+from perdure.core.operations import PROMPT_WORKFLOW
 from perdure.core.paths import Key
 from perdure.definition_sources import DefinitionSource, load_definitions
 from perdure.definition_workflow import Definition, Tools, deployment_with, tool_steps
@@ -38,6 +39,7 @@ from perdure.definitions.graph.policy import NO_POLICY, Policy
 from perdure.definitions.graph.version_ranges import version_order
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.loop_thread import LoopThread
+from perdure.prompt_workflow import prompt_workflow
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
 from perdure.runtime.local_engine import begin_engine
@@ -61,6 +63,7 @@ from perdure.workflow_function import Workflow, by_their_own_name_first, related
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 logger = logging.getLogger("perdure.app")
 
 OPENING_S_MAX = 20.0
@@ -180,6 +183,17 @@ class App:
         steps = {one.name: one for one in (*_steps_near(workflows), *self._steps)}
         declared = declared_queues([one.code for one in workflows], steps.values())
         return AppCode(workflows, tuple(steps.values()), tuple({one.name: one for one in (*declared, *_queues_of(self._queues))}.values()))
+
+    def on_prompt(self, handler: F) -> F:
+        """Registers a function, or a step, that receives the prompts of schedules with the target ``orchestrator``, each as a `Prompt`. Returns it.
+
+        Raises:
+            BadValue: the App has a handler already, or has been opened.
+        """
+        if "listed" in self.__dict__ or any(one.code.name == PROMPT_WORKFLOW for one in self._listed):
+            raise BadValue("on_prompt", handler, "registered once, before the App is opened")
+        self._listed = (*self._listed, prompt_workflow(handler))
+        return handler
 
     @property
     def hosting(self) -> tuple[Tools, Deployment, Policy]:

@@ -80,6 +80,7 @@ class AsyncTriggers:
         Raises:
             BadValue, BadExpression: a field is not valid.
             NotFound, Ambiguous: there is no such workflow, or the reference names several versions.
+            NoPromptHandler: it hands prompts to the application, and no living engine has a handler for them.
             AlreadyExists: the path of a webhook is that of another trigger.
         """
         call = self._service(tenant)
@@ -156,7 +157,7 @@ class AsyncTriggers:
 
         Raises:
             NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
-            BadValue: the workflow does not take the input that the payload gives, or the trigger starts no workflow.
+            BadValue: the workflow does not take the input that the payload gives.
             DefinitionDisabled: the definition is disabled.
         """
         call = self._service(tenant)

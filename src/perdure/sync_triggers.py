@@ -59,6 +59,7 @@ class Triggers:
         Raises:
             BadValue, BadExpression: a field is not valid.
             NotFound, Ambiguous: there is no such workflow, or the reference names several versions.
+            NoPromptHandler: it hands prompts to the application, and no living engine has a handler for them.
             AlreadyExists: the path of a webhook is that of another trigger.
         """
         return self._thread.call(self._inner.create(name, config, workflow, mapping=mapping, input=input, enabled=enabled, tenant=tenant))
@@ -128,7 +129,7 @@ class Triggers:
 
         Raises:
             NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
-            BadValue: the workflow does not take the input that the payload gives, or the trigger starts no workflow.
+            BadValue: the workflow does not take the input that the payload gives.
             DefinitionDisabled: the definition is disabled.
         """
         return self._thread.call(self._inner.run(trigger, payload, request_id=request_id, tenant=tenant))

@@ -118,6 +118,10 @@ ENTRIES: dict[str, tuple[str, str]] = {
         "The definition has another version than the one that the proposal is based on: it was changed before the proposal was made, or before it was applied.",
         "Read the current version, and propose the change of that. A proposal that was to be applied has failed; one that was to be made is not stored.",
     ),
+    "NoPromptHandler": (
+        "A schedule was to hand its prompt to the application, and no living engine has a handler for prompts.",
+        "Register one with `@app.on_prompt`, run the App, and make the schedule then; or have it start a workflow.",
+    ),
     "TriggerOwned": (
         "A trigger was to be changed or deleted, and a definition or code declares it.",
         "Change it there: publish a version of the definition without it, or with another one of its name. Pausing and disabling it works anywhere.",

@@ -77,6 +77,7 @@ MADE: dict[str, BaseException] = {
     "DefinitionOwned": e.DefinitionOwned("invoice", "definitions/invoice.yaml"),
     "ProposalRefused": e.ProposalRefused("invoice", "nothing was changed: the proposal has expired. Make another proposal"),
     "StaleProposal": e.StaleProposal("invoice", "sha256:3f2a91c0d4…", "sha256:88d1e5b7a0…"),
+    "NoPromptHandler": e.NoPromptHandler(),
     "TriggerOwned": e.TriggerOwned("invoice:nightly", "invoice", "definition"),
     "TooManyActive": e.TooManyActive(ORDER, "user", "ada", 5),
     "HasEnded": e.HasEnded(ORDER, "completed", "the message 'approved'"),

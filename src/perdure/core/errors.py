@@ -15,6 +15,7 @@
     │   ├── DefinitionOwned     a definition of the catalog that is changed in its file
     │   ├── ProposalRefused     a proposal that can't be made, reviewed or applied
     │   │   └── StaleProposal   its definition has another version by now
+    │   ├── NoPromptHandler     no living engine takes the prompts of schedules
     │   ├── TriggerOwned        a trigger that is changed in the definition or the code that declares it
     │   ├── Ambiguous, InputDiffers, Removed, HasEnded
     │   │   └── AlreadyDecided
@@ -380,6 +381,15 @@ class StaleProposal(ProposalRefused):
         was = f"the proposal is based on {base}" if base else "the proposal is of a new definition"
         super().__init__(slug, f"nothing was changed: {now}, and {was} of {slug!r}. Read the current version, and make a proposal for that")
         self.base, self.current = base, current
+
+
+class NoPromptHandler(ProgrammingError):
+    """A trigger hands a prompt to the application, and no living engine has a handler for prompts."""
+
+    code = "no_prompt_handler"
+
+    def __init__(self) -> None:
+        super().__init__("no living engine has a handler for prompts: register one with @app.on_prompt and run the App, or have the trigger start a workflow")
 
 
 class TriggerOwned(ProgrammingError):

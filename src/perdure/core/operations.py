@@ -177,6 +177,9 @@ SCHEDULE_WORKFLOW = "perdure.schedules"
 PROPOSAL_WORKFLOW = "perdure.proposal"
 """The workflow of proposals that executions make: an execution of it proposes a change of the definition of the one that has started it."""
 
+PROMPT_WORKFLOW = "perdure.prompt"
+"""The workflow that hands the prompt of a schedule to the handler of an application. Only engines with a handler know it."""
+
 BULK_WORKFLOW = "perdure.bulk"
 """The workflow of bulk executions: each does something to all executions of a filter."""
 

@@ -58,6 +58,7 @@ async def create(
     Raises:
         BadValue, BadExpression: a field is not valid.
         NotFound, Ambiguous: there is no such workflow, or the reference names several versions.
+        NoPromptHandler: it hands prompts to the application, and no living engine has a handler for them.
         AlreadyExists: the path of a webhook is that of another trigger.
     """
     fields = TriggerFields(name=name, config=config, workflow_id=workflow_id, variable_mapping=variable_mapping or {}, input=input or {}, enabled=enabled)
@@ -135,7 +136,7 @@ async def run(access: StoreAccess, tenant: str, trigger: str, author: str, paylo
 
     Raises:
         NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
-        BadValue, BadName: the workflow does not take the input that the payload gives, or the trigger starts no workflow.
+        BadValue, BadName: the workflow does not take the input that the payload gives.
         BadDefinition: the definition calls something that is not there.
         DefinitionDisabled: the definition is disabled.
     """

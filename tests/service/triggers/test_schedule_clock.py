@@ -1,14 +1,18 @@
 """Claims about the schedule clock: each tick of a schedule starts one execution, at its time, whatever happens to the others."""
 
+from typing import Any
+
 import pytest
 
+from perdure.core.errors import NoPromptHandler
 from perdure.core.messages import TerminateMessage
 from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.core.paths import Key
+from perdure.prompt_workflow import Prompt, prompt_workflow
 from perdure.service.triggers import trigger_directory
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES
 from perdure.service.triggers.trigger_input import facts_of
-from tests.service.triggers.schedule_cluster import BEGIN_S, Schedules, T, elapsed_s, key_of, scheduled, until
+from tests.service.triggers.schedule_cluster import BEGIN_S, CLOCK, Schedules, T, elapsed_s, key_of, scheduled, until
 
 
 @scheduled
@@ -168,6 +172,23 @@ async def test_a_list_of_times_ends(s: Schedules) -> None:
     trigger = await s.create(once=(BEGIN_S + 100, BEGIN_S + 50))
     await until(500)
     assert await s.seconds(trigger) == [50, 100] and (await s.state(trigger)).due_at_s is None
+
+
+@scheduled
+async def test_a_tick_hands_its_prompt_to_the_handler_of_the_application(s: Schedules) -> None:
+    received: list[Prompt] = []
+
+    async def answer(prompt: Prompt) -> None:
+        received.append(prompt)
+
+    asks: dict[str, Any] = {"target": "orchestrator", "prompt": "What is new?"}
+    with pytest.raises(NoPromptHandler):
+        await s.create("", every_s=60.0, **asks)
+    await s.cluster.engine(CLOCK, prompt_workflow(answer))
+    trigger = await s.create("", every_s=60.0, **asks)
+    await until(130)
+    assert await s.seconds(trigger, statuses=frozenset(("completed",))) == [60, 120]
+    assert [(one.text, one.trigger, one.number) for one in received] == [("What is new?", trigger, 1), ("What is new?", trigger, 2)]
 
 
 @scheduled

@@ -10,7 +10,8 @@ from perdure.code.declarations import checked_name
 from perdure.core import values
 from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.attributes import AttributeValue
-from perdure.core.errors import BadValue, NotFound, StaleRecord, TriggerOwned, Undecodable
+from perdure.core.errors import BadValue, NoPromptHandler, NotFound, StaleRecord, TriggerOwned, Undecodable
+from perdure.core.operations import PROMPT_WORKFLOW
 from perdure.core.paths import Key
 from perdure.service import execution_operations, manual_runs
 from perdure.service.catalog_references import resolve_reference
@@ -193,6 +194,7 @@ async def create_trigger(access: StoreAccess, tenant: str, author: str, fields: 
     Raises:
         BadValue, BadExpression, BadName: a field is not valid, or the workflow is no reference.
         NotFound: there is no such workflow.
+        NoPromptHandler: it hands prompts to the application, and no living engine has a handler.
         AlreadyExists: the path of a webhook is that of another trigger.
     """
     now_s = (await access.store.store_time()).now_s
@@ -333,22 +335,21 @@ async def _with_fields(access: StoreAccess, tenant: str, record: TriggerRecord, 
     changed["workflow"] = changed.pop("workflow_id", record.workflow)
     after = msgspec.structs.replace(record, **changed)
     checked_mapping(after.mapping, after.input)
-    if record.name and after.workflow == record.workflow and _asks(after) == _asks(record):
+    if record.name and after.workflow == record.workflow and after.asks == record.asks:
         return after  # what it starts was there when that was set
     return await _with_target(access, tenant, after)
 
 
-def _asks(record: TriggerRecord) -> bool:
-    """Whether it hands a prompt to the application, and starts no workflow."""
-    return isinstance(record.config, ScheduleConfig) and record.config.target == "orchestrator"
-
-
 async def _with_target(access: StoreAccess, tenant: str, record: TriggerRecord) -> TriggerRecord:
     """The record, which knows whether its workflow is a definition or code."""
-    asks = _asks(record)
+    asks = record.asks
     if asks or not record.workflow:
         if asks == bool(record.workflow):
             raise BadValue("/workflowId", record.workflow, "the slug of a definition or the name of code; not given with target orchestrator")
+        try:
+            await manual_runs.expect_code(access, PROMPT_WORKFLOW)
+        except NotFound:
+            raise NoPromptHandler from None
         return msgspec.structs.replace(record, is_code=False)
     try:
         _ = await resolve_reference(access.store, tenant, record.workflow)
@@ -376,12 +377,10 @@ async def run_trigger(access: StoreAccess, tenant: str, id: str, author: str, pa
 
     Raises:
         NotFound: there is no such trigger, or no such workflow any more.
-        BadValue: the workflow does not take the input that the payload gives, or the trigger starts no workflow.
+        BadValue: the workflow does not take the input that the payload gives.
         DefinitionDisabled: the definition is disabled.
     """
     record = (await find_trigger(access, tenant, id)).value
-    if not record.workflow:
-        raise BadValue("trigger", id, "one that starts a workflow: this one hands its prompt to the application")
     try:
         given = values.decode(payload, Any, "the payload")
     except Undecodable as error:

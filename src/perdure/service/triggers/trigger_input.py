@@ -11,7 +11,7 @@ from perdure.core.errors import BadExpression, BadValue, ExpressionFailed
 from perdure.definitions.expr.jsonpath import JsonPathQuery, compile_jsonpath
 from perdure.definitions.expr.plain_values import ValueKindError
 from perdure.definitions.expr.template import compile_template
-from perdure.service.triggers.trigger_records import TriggerKind, TriggerRecord
+from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerKind, TriggerRecord
 
 FACTS_BYTES_MAX = 8 * 1024
 """The size of what an execution carries of its trigger."""
@@ -104,6 +104,13 @@ def _mapped(query: JsonPathQuery, found: list[Any], path: str) -> Any:
     if not isinstance(found[0], list | dict | str):
         raise ValueKindError(f"{path} asks for the length of a {type(found[0]).__name__}", "only lists, objects and texts have one")
     return len(found[0])
+
+
+def prompt_input(trigger: TriggerRecord, facts: TriggerFacts) -> dict[str, Any]:
+    """The input by which the application receives the prompt of a trigger."""
+    assert isinstance(trigger.config, ScheduleConfig), "only schedules have prompts"
+    about = {name: facts.about[name] for name in ("tick", "number") if name in facts.about}
+    return {"prompt": {"text": trigger.config.prompt, "trigger": trigger.id, "name": trigger.name, **about}}
 
 
 def bounded_facts(facts: TriggerFacts) -> TriggerFacts:

@@ -147,6 +147,11 @@ class TriggerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return kind
 
     @property
+    def asks(self) -> bool:
+        """Whether it hands a prompt to the application, and starts no workflow of its own."""
+        return isinstance(self.config, ScheduleConfig) and self.config.target == "orchestrator"
+
+    @property
     def is_active(self) -> bool:
         """Whether it starts executions at present."""
         return self.enabled and self.pause is None and self.withdrawn_at_s is None

@@ -12,11 +12,12 @@ from perdure.core import values
 from perdure.core.attributes import checked_attributes, sortable_bytes
 from perdure.core.carried import TRIGGER_CARRIED
 from perdure.core.envelopes import StartAdmission
+from perdure.core.operations import PROMPT_WORKFLOW
 from perdure.core.paths import Key
 from perdure.service.definition_starts import DefinitionStart, catalog_start
 from perdure.service.execution_operations import NOT_HOSTED, StartRequest
 from perdure.service.store_access import StoreAccess
-from perdure.service.triggers.trigger_input import TriggerFacts, bounded_facts, mapped_input
+from perdure.service.triggers.trigger_input import TriggerFacts, bounded_facts, mapped_input, prompt_input
 from perdure.service.triggers.trigger_records import TriggerRecord
 
 TRIGGER_ATTRIBUTE, TRIGGER_KIND_ATTRIBUTE = "trigger", "trigger_kind"
@@ -37,7 +38,8 @@ class TriggeredStart(NamedTuple):
 
 
 async def triggered_start(access: StoreAccess, tenant: str, trigger: TriggerRecord, wanted: TriggeredStart) -> DefinitionStart:
-    """The start of the workflow of a trigger. `start_post` makes the post of it, which is refused if the admission does not allow it.
+    """The start of the workflow of a trigger, or of what hands its prompt to the application. `start_post` makes the post of it, which is refused if the
+    admission does not allow it.
 
     Code need not run anywhere at present: its execution then waits for an engine.
 
@@ -48,15 +50,16 @@ async def triggered_start(access: StoreAccess, tenant: str, trigger: TriggerReco
         DefinitionDisabled: the definition is disabled.
     """
     facts = bounded_facts(wanted.facts)
-    given = values.encode(((), mapped_input(trigger, facts, wanted.payload)), f"the input of the trigger {trigger.name}")
+    input = prompt_input(trigger, facts) if trigger.asks else mapped_input(trigger, facts, wanted.payload)
+    given = values.encode(((), input), f"the input of the trigger {trigger.name}")
     carried = ((TRIGGER_CARRIED, values.encode(msgspec.to_builtins(facts), "what is known of the trigger")),)
     admission = None if wanted.admission_max is None else StartAdmission(TRIGGER_ATTRIBUTE, sortable_bytes(trigger.id), wanted.admission_max)
     request = StartRequest(
-        key=Key(tenant, trigger.workflow, wanted.id),
+        key=Key(tenant, PROMPT_WORKFLOW if trigger.asks else trigger.workflow, wanted.id),
         input=given,
         queue=wanted.queue,
         attributes=checked_attributes({TRIGGER_ATTRIBUTE: trigger.id, TRIGGER_KIND_ATTRIBUTE: trigger.kind}),
         admission=admission,
         carried=carried,
     )
-    return DefinitionStart(request, NOT_HOSTED) if trigger.is_code else await catalog_start(access, request, trigger.workflow)
+    return DefinitionStart(request, NOT_HOSTED) if trigger.is_code or trigger.asks else await catalog_start(access, request, trigger.workflow)
