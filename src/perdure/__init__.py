@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from perdure.code.context import Context, Turn
     from perdure.code.declarations import Retry, Signal, Step, step
     from perdure.code.declared_queues import Queue, Rate
+    from perdure.code.declared_schedules import Schedule
     from perdure.code.results import Attempt, Decision, Err, Message, Ok, Record, Vote, Won
     from perdure.code.step_environment import Resource, StepInfo, Transaction, step_info
     from perdure.code.sync_context import SyncContext, SyncTurn
@@ -145,6 +146,7 @@ __all__ = [
     "Retry",
     "RetryAfter",
     "Rollback",
+    "Schedule",
     "SealedPayload",
     "Signal",
     "Step",
@@ -184,6 +186,7 @@ _HOMES = {
     ),
     "perdure.code.approval_requests": ("Notice",),
     "perdure.prompt_workflow": ("Prompt",),
+    "perdure.code.declared_schedules": ("Schedule",),
     "perdure.code.call_options": ("NamedWorkflow",),
     "perdure.code.carried_context": ("carry", "carry_by"),
     "perdure.code.context": (

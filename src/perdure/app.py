@@ -539,7 +539,7 @@ class _OpenApp:
             relay = OutboxRelay(outbox, store)
             self._run(relay, asyncio.create_task(relay.run(), name="perdure-outbox"))
         if app.engine:
-            watch = ClockWatch(store)
+            watch = ClockWatch(store, workflows)
             self._run(watch, asyncio.create_task(watch.run(), name="perdure-schedules"))
         access = StoreAccess(store, engine, outbox)
         self.client = client_on(access)

@@ -21,6 +21,7 @@ from perdure.code.call_options import DEFAULT_TENANT, WithOptions, with_options
 from perdure.code.context import Context
 from perdure.code.declarations import CallOptions, CodeWorkflow, Step, checked_name
 from perdure.code.declared_queues import Queue, queue_of_executions
+from perdure.code.declared_schedules import Schedule, schedule_of
 from perdure.code.deterministic_loop import DeterministicLoop
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.sync_context import SyncContext, as_async_function
@@ -197,13 +198,16 @@ def workflow(
     grace: Duration | None = ...,
     archive: bool = ...,
     queue: str | Queue = ...,
+    schedule: str | Schedule = ...,
+    timezone: str = ...,
 ) -> _Decorator: ...
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Declares a function as a workflow: an async function of a `Context`, or a plain function of a `SyncContext`, which runs on a greenlet.
 
     Options: `name` (default: the function's), `version` (1), `replays` (earlier versions that this code also replays), `deadline` (counted from the start),
     `grace` (how long steps in flight may continue when an execution fails, is cancelled or misses its deadline: 30 s, unless the step says otherwise),
-    `archive` (keep what compaction replaces), `queue` (in which executions begin: a name, or a `Queue`).
+    `archive` (keep what compaction replaces), `queue` (in which executions begin: a name, or a `Queue`), `schedule` (when executions start by themselves: a
+    cron expression in a `timezone`, or a `Schedule`).
     """
     return _Decorator(options) if fn is None else _declared(fn, **options)
 
@@ -218,15 +222,26 @@ def _declared(
     grace: Duration | None = None,
     archive: bool = False,
     queue: str | Queue = "",
+    schedule: str | Schedule | None = None,
+    timezone: str = "",
 ) -> Workflow[Any, Any]:
     code = _asynchronous(fn)
     own = checked_name(name or getattr(fn, "__name__", ""), "workflow")
     deadline_s, grace_s = (None if one is None else duration_seconds(one, what) for one, what in ((deadline, "deadline"), (grace, "grace")))
     queued, line = queue_of_executions(queue)
-    calling = CallOptions(queue=queued, line=line)
-    return Workflow(
-        CodeWorkflow(code, own, whole_number(version, "version"), tuple(replays), deadline_s, grace_s, archive, code is not fn, calling), _neighbours(fn)
-    )
+    calling, sync = CallOptions(queue=queued, line=line), code is not fn
+    declared = _checked_schedule(schedule, timezone)
+    made = CodeWorkflow(code, own, whole_number(version, "version"), tuple(replays), deadline_s, grace_s, archive, sync, calling, declared)
+    return Workflow(made, _neighbours(fn))
+
+
+def _checked_schedule(schedule: str | Schedule | None, timezone: str) -> Schedule | None:
+    found = schedule_of(schedule, timezone)
+    if found is not None:
+        from perdure.service.triggers.code_schedules import schedule_config  # imported here, because most workflows have no schedule
+
+        _ = schedule_config(found)
+    return found
 
 
 def _asynchronous(fn: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:

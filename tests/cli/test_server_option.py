@@ -53,6 +53,7 @@ ON_A_SERVER = [
     "trigger pause t1",
     "trigger resume t1",
     "trigger rm t1",
+    "trigger prune",
     "trigger run t1",
     "trigger backfill t1 --from 2027-01-01T00:00:00Z --until 2027-01-02T00:00:00Z",
     "ls",

@@ -1,13 +1,19 @@
 """What the commands of triggers do on a database."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
+from perdure import Schedule
 from perdure.cli import trigger_commands
+from perdure.code.declarations import CodeWorkflow
+from perdure.runtime.holder import encode_process_info, process_info_here
+from perdure.service.triggers.code_schedules import declare_schedules
 from perdure.service.triggers.trigger_records import Overlap, TriggerKind
+from perdure.stores.configured_store import open_store
 from tests.cli.shell import Shell
 
 GREET = "perdure: 1\nname: greet\ninput: {day: {default: ''}}\nvars: {b: 0}\nsteps: [{id: a, set: {b: 1}}]\n"
@@ -70,3 +76,20 @@ def test_any_trigger_is_made_of_a_config_and_what_is_missing_is_explained(shell:
     assert unzoned.code != 0 and "a time with its zone" in unzoned.err
     nowhere = shell.run("trigger create x --workflow nothing --cron @daily")
     assert nowhere.code == 10 and "there is no workflow nothing" in nowhere.err
+
+
+async def test_schedules_of_code_that_no_engine_declares_are_deleted_after_a_question(shell: Shell) -> None:
+    store = open_store(shell.db)
+    try:
+        await declare_schedules(store, "default", [CodeWorkflow(_nothing, "nightly", schedule=Schedule("@daily"))])
+        _ = await store.renew("an engine without it", 600.0, encode_process_info(process_info_here("engine", ["nightly@"])))
+        said = [await asyncio.to_thread(shell.run, command, "n\n") for command in ("trigger ls", "trigger prune", "trigger ls -o ids")]
+        assert "undeclared" in said[0].out and "no engine declares the schedule of nightly" in said[1].out and said[2].out == "code:nightly\n"
+        said = [await asyncio.to_thread(shell.run, "trigger prune --yes") for _ in range(2)]
+        assert "deleted code:nightly" in said[0].out and said[1].out == ""
+    finally:
+        await store.close()
+
+
+async def _nothing(ctx: object) -> None:
+    """A workflow."""

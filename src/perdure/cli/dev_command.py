@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,9 +210,10 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         click.echo(f"ready; it knows {'no workflow' if engine is None else known_text(engine)}")
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
-    listeners = (*observation.listeners, ClockWatch, *folder_members(folders, settings.tenant))
-    how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given)]
+    watch = partial(ClockWatch, workflows=workflows, tenant=settings.tenant)
+    listeners = (*observation.listeners, watch, *folder_members(folders, settings.tenant))
+    how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, beside=api))
 
 

@@ -431,7 +431,7 @@ def worker(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tupl
     workflows = [*(one.code for one in code.workflows), *(hosted_workflows(code, given) if targets else ())]
     how: dict[str, Any] = {"queues": queues, "tenants": tenants or None, "declares": code.queues, "concurrency": given["concurrency"]}
     how |= {"db": db, "codec": codec, "grace_s": grace_s, "lease_s": lease_s, "observer": observation.observer, "engine_options": engine_options}
-    how["listeners"] = (*observation.listeners, lambda store: ClockWatch(store, tenants or None))
+    how["listeners"] = (*observation.listeners, lambda store: ClockWatch(store, workflows, tenant=settings.tenant, tenants=tenants or None))
     asyncio.run(serve(workflows, code.steps, **how, ready=ready, secrets=secret_resolver_for, task_server=broker and broker.observed(observation.observer)))
 
 

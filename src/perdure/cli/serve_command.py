@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,11 +119,12 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
-    listeners = (*observation.listeners, ClockWatch, *folder_members(map(Path, given["folders"]), settings.tenant))
+    workflows = [*(one.code for one in found.code.workflows), *hosted_workflows(found.code, given)]
+    watch = partial(ClockWatch, workflows=workflows, tenant=settings.tenant)
+    listeners = (*observation.listeners, watch, *folder_members(map(Path, given["folders"]), settings.tenant))
     how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     if not parts - {"worker"} and not how["queues"]:
         raise click.UsageError("a worker needs queues: name them with --queue")
-    workflows = [*(one.code for one in found.code.workflows), *hosted_workflows(found.code, given)]
     asyncio.run(served(workflows, found.code.steps, **how, ready=ready, beside=None if api is None else api.server))
 
 

@@ -258,6 +258,33 @@ def rm(settings: GlobalOptions, /, *, ids: tuple[str, ...]) -> None:
     _with_triggers(settings, removed)
 
 
+@click.command("prune", cls=CliCommand)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.pass_obj
+def prune(settings: GlobalOptions, /, *, yes: bool) -> None:
+    """Delete the schedules of code that no engine declares any more, after a question."""
+
+    async def undeclared(triggers: AsyncTriggers) -> list[TriggerDetails]:
+        found = await triggers.list(kind="schedule", limit=10_000, tenant=settings.tenant)
+        return [one for one in found if one.undeclared]
+
+    found = _with_triggers(settings, undeclared)
+    if not found:
+        click.echo("perdure: every schedule of code is declared by an engine, or no engine runs that could say so", err=True)
+        return
+    for one in found:
+        click.echo(f"{one.id}: no engine declares the schedule of {one.workflow_id}")
+    if not yes and not click.confirm(f"Delete {len(found)} of them?" if len(found) > 1 else "Delete it?", err=True):
+        return
+
+    async def removed(triggers: AsyncTriggers) -> None:
+        for one in found:
+            await triggers.delete(one.id, revision=one.revision, tenant=settings.tenant)
+            click.echo(f"deleted {one.id}")
+
+    _with_triggers(settings, removed)
+
+
 def _print_one(found: TriggerDetails, as_json: bool, said: str = "") -> None:
     """Prints a trigger: in JSON, as a line that says what was done, or in full."""
     from perdure.cli import output, trigger_views
@@ -272,5 +299,5 @@ def _print_one(found: TriggerDetails, as_json: bool, said: str = "") -> None:
 
 
 trigger.section("Look", (ls, show, preview))
-trigger.section("Change", (create, enable, disable, pause, resume, rm))
+trigger.section("Change", (create, enable, disable, pause, resume, rm, prune))
 trigger.section("Start", (run, backfill))

@@ -30,6 +30,8 @@ def _row(one: TriggerDetails) -> tuple[TextCell, ...]:
 
 
 def _state(one: TriggerDetails) -> TextCell:
+    if one.undeclared:
+        return TextCell("undeclared", "warn")
     if one.pause is not None:
         return TextCell("broken" if one.pause.breaker else "paused", "bad" if one.pause.breaker else "warn")
     return TextCell("enabled", "good") if one.enabled else TextCell("disabled", "dim")
@@ -55,7 +57,8 @@ def what_text(one: TriggerDetails) -> str:
 def trigger_lines(one: TriggerDetails) -> Iterator[Sequence[TextCell]]:
     """A trigger: what it is, and how it has gone."""
     yield cell(one.id, "strong"), cell(what_text(one)), _state(one)
-    owned = {"definition": f"the definition {one.definition}", "code": "code", "": ""}[one.owner]
+    by_code = "no longer by any engine; perdure trigger prune deletes it" if one.undeclared else "code"
+    owned = {"definition": f"the definition {one.definition}", "code": by_code, "": ""}[one.owner]
     pause = "" if one.pause is None else f"{terminal_text.utc_time(one.pause.at_s)} UTC by {one.pause.by}: {one.pause.reason or 'no reason was given'}"
     about = [
         ("name", one.name),

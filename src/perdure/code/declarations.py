@@ -10,6 +10,7 @@ from weakref import ref
 import msgspec
 
 from perdure.code.declared_queues import PER_TENANT, Queue, queue_name
+from perdure.code.declared_schedules import Schedule
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.code.function_codec import FunctionCodec, codec_of_function
 from perdure.code.step_environment import Transaction
@@ -480,6 +481,7 @@ class CodeWorkflow:
     archive: bool = False
     sync: bool = False
     calling: CallOptions = CallOptions()  # frozen, so shared safely
+    schedule: Schedule | None = None
     handlers: dict[str, UndoHandler] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @cached_property

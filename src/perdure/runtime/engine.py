@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.code.declarations import CodeWorkflow
 from perdure.code.declared_queues import Queue
 from perdure.code.step_environment import current_resources
 from perdure.core import limits, messages
@@ -156,7 +157,8 @@ class Engine:
         definitions = tuple(name for name, one in self.known.items() if isinstance(one, GraphWorkflow))
         inputs = {} if roots is not None else input_schemas(self.known.values())
         own = msgspec.structs.replace(self._process, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
-        return msgspec.structs.replace(own, definitions=definitions, inputs=inputs)
+        scheduled = tuple(one.name for one in self.known.values() if isinstance(one, CodeWorkflow) and one.schedule is not None)
+        return msgspec.structs.replace(own, definitions=definitions, inputs=inputs, scheduled=scheduled)
 
     def publish(self) -> None:
         """Has the next renewal of the lease tell other processes which workflows and roots the engine has now."""

@@ -34,6 +34,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
 
     With `roots`, it advances only these executions and their descendants, as the engine of a script does. With `tenants`, it serves these and no others.
     `definitions` are the names of the programs that are definitions; `inputs` has, by program, the JSON Schema of the input of workflows of code.
+    `scheduled` are the workflows of code that declare a schedule.
     """
 
     kind: str
@@ -47,6 +48,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     tenants: tuple[str, ...] | None = None
     definitions: tuple[str, ...] = ()
     inputs: dict[str, Any] = {}
+    scheduled: tuple[str, ...] = ()
 
     def serves(self, tenant: str) -> bool:
         """Whether the process serves a tenant."""

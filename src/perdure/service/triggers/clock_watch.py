@@ -10,11 +10,14 @@ import logging
 from collections.abc import Iterable
 from uuid import uuid4
 
+from perdure.code.call_options import DEFAULT_TENANT
+from perdure.code.declarations import CodeWorkflow
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import SealedPayload, StoreUnavailable
 from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.runtime.holder import retry_with_backoff
 from perdure.service.store_access import head_pages
+from perdure.service.triggers.code_schedules import declare_schedules
 from perdure.service.triggers.schedule_states import active_schedules, clock_messages
 from perdure.stores.protocol import HeadFilter, Post, Store
 
@@ -25,15 +28,25 @@ CHECK_S = 60.0
 
 
 class ClockWatch:
-    """Keeps the clocks of a store going until it is stopped: those of `tenants`, or of all."""
+    """Keeps the clocks of a store going until it is stopped: those of `tenants`, or of all. First it declares the schedules of `workflows` in `tenant`."""
 
-    def __init__(self, store: Store, tenants: Iterable[str] | None = None, check_s: float = CHECK_S) -> None:
-        self._store, self._check_s = store, check_s
+    def __init__(
+        self,
+        store: Store,
+        workflows: Iterable[object] = (),
+        *,
+        tenant: str = DEFAULT_TENANT,
+        tenants: Iterable[str] | None = None,
+        check_s: float = CHECK_S,
+    ) -> None:
+        self._store, self._check_s, self._tenant = store, check_s, tenant
+        self._workflows = [one for one in workflows if isinstance(one, CodeWorkflow)]
         self._tenants = None if tenants is None else frozenset(tenants)
         self._stopping, self._ready = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
         """Wakes all clocks, and then keeps them going until stopped."""
+        await retry_with_backoff(lambda: declare_schedules(self._store, self._tenant, self._workflows))
         await retry_with_backoff(self._wake_all)
         self._ready.set()
         while not self._stopping.is_set():

@@ -18,6 +18,7 @@ from perdure.service.catalog_references import resolve_reference
 from perdure.service.execution_operations import initiated_by
 from perdure.service.record_kinds import KeptValue, is_record_key, post_records
 from perdure.service.store_access import StoreAccess
+from perdure.service.triggers.code_schedules import is_undeclared
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES, ScheduleIncident
 from perdure.service.triggers.schedule_times import tick_text
 from perdure.service.triggers.trigger_changes import TriggerEdit, change_triggers
@@ -53,7 +54,8 @@ class ScheduleProgress(msgspec.Struct, frozen=True):
 class TriggerDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A trigger. `workflow_id` is what it starts, a reference to the catalog or the name of code, and `variable_mapping` and `input` make its input.
 
-    `owner` is ``definition`` for one that `definition` declares, ``code`` for one that code declares, else empty: then it is changed here. `last_run_at_s` is
+    `owner` is ``definition`` for one that `definition` declares, ``code`` for one that code declares, else empty: then it is changed here. One of code is
+    `undeclared` if there are engines, and none of them declares it any more; then it can be deleted. `last_run_at_s` is
     when it last started an execution, `last_execution_id` that execution, `due_at_s` when a schedule is due next, and `schedule` what else is known of one.
     `webhook_url` is where a webhook is sent, as a path of this service. `revision` counts the changes.
     """
@@ -68,6 +70,7 @@ class TriggerDetails(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool
     pause: TriggerPause | None
     owner: TriggerOwner
+    undeclared: bool
     definition: str
     webhook_url: str
     due_at_s: float | None
@@ -164,6 +167,7 @@ async def _shown(access: StoreAccess, tenant: str, kept: KeptValue[TriggerRecord
         enabled=record.enabled,
         pause=record.pause,
         owner=record.owner,
+        undeclared=await is_undeclared(access.store, record),
         definition=record.definition,
         webhook_url=webhook_url(tenant, record.config.path) if isinstance(record.config, WebhookConfig) else "",
         due_at_s=None if state is None or state.value.tick_s is None else state.value.due_at_s,
@@ -234,7 +238,8 @@ async def delete_trigger(access: StoreAccess, tenant: str, id: str, revision: in
     """
     kept = await find_trigger(access, tenant, id)
     _expect_revision(kept, revision)
-    _expect_unowned(kept.value)
+    if not await is_undeclared(access.store, kept.value):
+        _expect_unowned(kept.value)
     changes = await change_triggers(access.store, tenant, [TriggerEdit(kept, None)], (await access.store.store_time()).now_s)
     await post_records(access.store, changes.records)
 

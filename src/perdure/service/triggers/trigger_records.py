@@ -178,6 +178,8 @@ def trigger_attributes(record: TriggerRecord) -> dict[str, AttributeValue | Sequ
     if record.withdrawn_at_s is not None:
         return found
     found |= {"listed": True, "kind": record.kind, "enabled": record.enabled, "name": record.name}
+    if record.owner:
+        found["owner"] = record.owner
     if record.workflow:
         found["workflow"] = record.workflow.partition("@")[0].partition(":")[0]
     return found
