@@ -21,7 +21,7 @@ def nightly(schedule: Schedule | str | None) -> Workflow[Any, Any]:
     async def run(ctx: Context, tick: str = "") -> str:
         return tick
 
-    return workflow(name="nightly", **({} if schedule is None else {"schedule": schedule}))(run)  # type: ignore[no-any-return,call-overload]
+    return workflow(name="nightly", **({} if schedule is None else {"schedule": schedule}))(run)  # type: ignore[no-any-return,call-overload]  # options are made up here
 
 
 async def begin(s: Schedules, declared: Workflow[Any, Any]) -> Any:
@@ -103,4 +103,4 @@ def test_a_schedule_that_is_not_valid_is_refused_where_it_is_declared(options: d
     with pytest.raises(BadValue, match=why):
         workflow(**options)(run)
     with pytest.raises(BadValue, match="with its zone"):
-        Schedule(once=(datetime(2027, 1, 1),))  # noqa: DTZ001
+        Schedule(once=(datetime(2027, 1, 1),))  # noqa: DTZ001  # that is what is refused
