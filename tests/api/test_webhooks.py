@@ -1,6 +1,7 @@
 """Claims about webhooks: what is accepted starts an execution once, and everything else is refused at its place in the order of checks."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, get_args
@@ -221,6 +222,14 @@ async def test_a_body_that_is_too_large_is_refused_before_it_is_read(hooks: Hook
     assert refused(await hooks.send(trigger, b" " * (BODY_BYTES_MAX + 1))) == (413, "too_large")
     assert (await hooks.send({"webhookUrl": "/webhooks/none"}, b"{}", content_length=str(10**9))).status == 404
     assert (await hooks.send(trigger, b"{}", content_encoding="gzip")).status == 415
+
+
+async def test_a_large_body_is_verified_and_read_as_a_small_one_is(hooks: Hooks) -> None:
+    trigger = await hooks.trigger("take", respond="result", mapping={"payload": "$.text.length()"})
+    large = json.dumps({"text": "x" * 3_000_000}).encode()
+    assert (await hooks.send(trigger, large)).json == {"got": 3_000_000}
+    assert (await hooks.send(trigger, large, secret="another")).status == 401
+    assert refused(await hooks.send(trigger, large[:-1])) == (400, "unreadable")
 
 
 async def test_the_checks_come_in_their_order(hooks: Hooks) -> None:

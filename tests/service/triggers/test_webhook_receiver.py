@@ -1,5 +1,6 @@
 """Claims about receiving webhooks on a store: each delivery starts one execution, whenever its sender repeats it and wherever a process dies."""
 
+import asyncio
 import json
 from collections import Counter
 from itertools import count
@@ -23,7 +24,7 @@ from perdure.service.triggers.webhook_receiver import AcceptedDelivery, WebhookR
 from perdure.service.triggers.webhook_signatures import Signing, signed_headers
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import ALL_HEADS
-from perdure.stores.records import RecordFilter
+from perdure.stores.records import RecordFilter, RecordKey
 from perdure.testing.faults import Faults, FaultyStore, Killed
 
 T = "default"
@@ -134,6 +135,23 @@ async def test_a_delivery_is_kept_with_what_it_was_and_without_its_signature() -
     signature = signed_headers(HOW, SECRET, Signing(b'{"a": 1}', 0, ""))["X-Hub-Signature-256"]
     stored = b"".join([one.value for one in await world.store.records(RecordFilter(T, DELIVERIES.name))])
     assert SECRET.encode() not in stored and signature.encode() not in stored
+
+
+async def test_requests_that_arrive_together_read_their_trigger_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, reads = await World().begin(), Counter[str]()
+    read = world.store.record
+
+    async def record(key: RecordKey) -> Any:
+        reads[key.kind] += 1
+        return await read(key)
+
+    _ = await world.send({"a": 0})  # the path is known from here on
+    monkeypatch.setattr(world.store, "record", record)
+    _ = await asyncio.gather(*(world.send({"a": number}, f"d{number}") for number in range(20)))
+    assert reads["trigger"] == 1
+    await asyncio.sleep(0)
+    _ = await world.send({"a": 1}, "d21")
+    assert reads["trigger"] == 2
 
 
 async def test_a_trigger_that_is_deleted_gives_up_its_path_for_another() -> None:

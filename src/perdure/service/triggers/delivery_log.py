@@ -241,7 +241,7 @@ async def _find(access: StoreAccess, tenant: str, trigger: str, id: str) -> Kept
 async def _selected(access: StoreAccess, tenant: str, trigger: str, which: DeliveryFilter, after: str | None = None) -> AsyncIterator[_Selected]:
     """Yields the deliveries of a time, newest first, with those that do not match."""
     now_s = (await access.store.store_time()).now_s
-    since_s, until_s = _time_s(which.since, now_s), _time_s(which.until, now_s)
+    since_s, until_s = _time_s(which.since, "since", now_s), _time_s(which.until, "until", now_s)
     behind = max(after or "", "" if until_s is None else first_delivery_id(until_s))
     position = PagePosition(DELIVERIES.key(tenant, delivery_record_key(trigger, behind))) if behind else None
     prefix = delivery_prefix(trigger)
@@ -258,10 +258,10 @@ async def _selected(access: StoreAccess, tenant: str, trigger: str, which: Deliv
         position = page[-1].position
 
 
-def _time_s(given: float | datetime | None, now_s: float) -> float | None:
+def _time_s(given: float | datetime | None, what: str, now_s: float) -> float | None:
     if isinstance(given, datetime):
         if given.tzinfo is None:
-            raise BadValue("since", given, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
+            raise BadValue(what, given, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
         return given.timestamp()
     return None if given is None else now_s - given
 

@@ -13,6 +13,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -69,6 +70,9 @@ ATTEMPTS_MAX = 3
 """How often a delivery is tried: another one with the same identity may come first, and expire."""
 
 FACTS_HEADERS_MAX = 20
+
+THREAD_BYTES_MIN = 256 * 1024
+"""Larger bodies are verified and read in a thread."""
 
 RejectionCode = Literal["not_verified", "method_not_allowed", "header_missing", "unreadable"]
 
@@ -178,7 +182,7 @@ class WebhookReceiver:
         secret = await self._verified(tenant, trigger, config, raw, now_s)
         _expect_fitting(config, raw)
         try:
-            payload = read_payload(raw)
+            payload = await _beside_others(raw, partial(read_payload, raw))
         except UnreadablePayload as error:
             raise WebhookRejected("unreadable", error.why, "send what its Content-Type says", where=error.where) from None
         scheme = "none" if config.verify is None else config.verify.scheme
@@ -201,7 +205,7 @@ class WebhookReceiver:
             missing = f"none of its secrets is there ({', '.join(how.secrets)}); set one with perdure secret set {how.secrets[0]}"
             raise _unverified("this server can't verify it at present", missing)
         try:
-            checked = verify(how, list(found.values()), SignedRequest(raw.headers, raw.body), now_s)
+            checked = await _beside_others(raw, partial(verify, how, list(found.values()), SignedRequest(raw.headers, raw.body), now_s))
         except BadValue as error:
             checked = SignatureCheck("this server can't verify it at present")
             self._warn(tenant, trigger, how.secrets[0], str(error))
@@ -289,6 +293,11 @@ class WebhookReceiver:
         """The delivery that has this identity, if there is one."""
         kept: KeptValue[DeliveryKey] | None = await DELIVERY_KEYS.read(self._access.store, got.tenant, delivery_record_key(got.trigger.id, identity.id))
         return None if kept is None else AcceptedDelivery(kept.value.delivery, execution_of(got.tenant, kept.value), False)
+
+
+async def _beside_others(raw: RawWebhook, work: Callable[[], T]) -> T:
+    """Does what takes long for a large body in a thread, so that other requests are answered meanwhile."""
+    return await asyncio.to_thread(work) if len(raw.body) >= THREAD_BYTES_MIN else work()
 
 
 def queue_of(trigger: TriggerRecord) -> str:
