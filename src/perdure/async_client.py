@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -34,6 +34,7 @@ from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
 from perdure.operations import on_access, on_approvals, on_catalog, on_execution_changes, on_executions, on_kinds, on_queues
+from perdure.operations.on_executions import ExecutionChange
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
 from perdure.service.approvals import Approval
@@ -505,6 +506,13 @@ class AsyncClient:
         """
         async with with_timeout(timeout, "an engine that takes the decision of a link"):
             await self._access.call(on_approvals.vote_by_link, link, secret_of(secret), values.encode(value, "what was filled in"), comment, approve)
+
+    def changes(self, after: int = 0, *, follow: bool = True, tenant: str = DEFAULT_TENANT) -> AsyncGenerator[ExecutionChange, None]:
+        """Yields what happens to the executions of a tenant, from now on: which begin, change their status, and end; without `follow`, the changes so far.
+
+        To go on after a break, pass the number of the last change as `after`. A change of the type ``reset`` says that some are missing.
+        """
+        return self._access.stream(on_executions.changes, checked_name(tenant, "tenant"), whole_number(after, "changes(after)", 0), follow)
 
     @property
     def catalog(self) -> AsyncCatalog:

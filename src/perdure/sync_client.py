@@ -8,7 +8,7 @@ meanwhile).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -26,6 +26,7 @@ from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.loop_thread import LoopThread, run_in_user_transaction
+from perdure.operations.on_executions import ExecutionChange
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkResult
 from perdure.service.bulk_workflow import BulkAction, BulkCount
@@ -480,6 +481,13 @@ class Client:
             LinkRefused: it was not signed with this secret, has expired, or its person may not decide any more.
         """
         self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, approve=approve, secret=secret, timeout=timeout))
+
+    def changes(self, after: int = 0, *, follow: bool = True, tenant: str = DEFAULT_TENANT) -> Iterator[ExecutionChange]:
+        """Yields what happens to the executions of a tenant, from now on: which begin, change their status, and end; without `follow`, the changes so far.
+
+        To go on after a break, pass the number of the last change as `after`. A change of the type ``reset`` says that some are missing.
+        """
+        return self._thread.drain(self._inner.changes(after, follow=follow, tenant=tenant))
 
     @property
     def catalog(self) -> Catalog:

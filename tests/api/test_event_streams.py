@@ -1,6 +1,7 @@
 """Claims about streams to many and to slow readers: each costs little, nothing is buffered without bound, and a reader goes on where it was."""
 
 import asyncio
+import json
 import re
 import resource
 import socket
@@ -179,3 +180,19 @@ async def test_five_thousand_idle_streams_take_little_memory_and_all_are_told(tm
     if http_connections.connections_max() < 5_100:
         pytest.skip("this process may not have 5,000 connections: ulimit -n 8192")
     assert await idle_streams(tmp_path, 5_000) < STREAM_BYTES_MAX
+
+
+async def test_what_happens_in_a_tenant_is_a_stream(tmp_path: Path) -> None:
+    async with served(tmp_path) as (app, url), opened(url, "/api/events/stream") as reader:
+        handle = await app.start(talk.with_(id="t1"))
+        began = await asyncio.wait_for(reader.readuntil(b"event: began\ndata: "), 10)
+        data = json.loads(await reader.readline())
+        assert re.search(rb"id: \d+\n", began)
+        assert (data["type"], data["execution"]["workflow"], data["execution"]["id"]) == ("began", "talk", "t1")
+        await handle.send(go, 0)
+        _ = await asyncio.wait_for(reader.readuntil(b"event: ended\ndata: "), 10)
+        ended = json.loads(await reader.readline())
+        assert (ended["execution"]["status"], ended["number"] > data["number"]) == ("completed", True)
+    async with served(tmp_path) as (_, url), opened(url, "/api/events/stream", ended["number"]) as reader:
+        _ = await asyncio.wait_for(reader.readuntil(b"event: reset\ndata: "), 10)
+        assert json.loads(await reader.readline())["execution"] is None

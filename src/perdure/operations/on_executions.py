@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import msgspec
 
@@ -25,6 +26,7 @@ from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
 from perdure.service.step_traces import StepPage, read_steps
 from perdure.service.store_access import StoreAccess
+from perdure.service.tenant_changes import ChangeKind
 from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue
 
 
@@ -193,6 +195,27 @@ async def result(access: StoreAccess, key: Key, after: int = 0, wait_s: float = 
     except TimeoutError:
         missing = await MissingParts(access.store).of([key])
         return ResultSoFar(False, why=(await status(access, key)).why, missing=missing.get(key, ""))
+
+
+class ExecutionChange(msgspec.Struct, frozen=True):
+    """A change of an execution, which is as in a list: it ``began``, its status has ``changed``, or it has ``ended``.
+
+    After a ``reset``, which has no execution, some changes are missing: read the lists again.
+    """
+
+    number: int
+    type: ChangeKind
+    execution: ListedExecution | None = None
+
+
+async def changes(access: StoreAccess, tenant: str, after: int = 0, follow: bool = True) -> AsyncGenerator[ExecutionChange, None]:
+    """Yields what happens to the executions of the tenant, behind the change with the number `after`, or from now on; without `follow`, the changes so far.
+
+    Several changes of one execution within a second may be one. Executions of Perdure's own workflows are not among them.
+    """
+    async with aclosing(access.changes.of(tenant, frozenset(queries.INTERNAL_WORKFLOWS)).read(after, follow)) as found:
+        async for one in found:
+            yield ExecutionChange(one.number, one.type, None if one.head is None else queries.summary_of(one.head))
 
 
 def stream(access: StoreAccess, key: Key, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:

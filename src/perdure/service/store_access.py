@@ -20,6 +20,7 @@ from perdure.service.execution_folds import FoldCache
 from perdure.service.history_tails import HistoryCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.service.people.earlier_approvals import EarlierApprovals
+from perdure.service.tenant_changes import TenantChanges
 from perdure.service.triggers.webhook_deliveries import RejectedDeliveries
 from perdure.stores.outbox import OutboxTransactions
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, Store, head_position
@@ -62,6 +63,7 @@ class StoreAccess:
         self.histories = HistoryCache()
         self.earlier_approvals = EarlierApprovals(store)
         self.rejected_deliveries = RejectedDeliveries()
+        self.changes = TenantChanges(store)
         self._payloads = BlobCache(store)
 
     def call(self, operation: Callable[Concatenate["StoreAccess", P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
@@ -83,6 +85,7 @@ class StoreAccess:
         if self.engine is None:
             self.watch.close()
         self.wait_warnings.close()
+        await self.changes.aclose()
 
     @property
     def user_transactions(self) -> JoinsUserTransactions | OutboxTransactions:

@@ -1,0 +1,199 @@
+"""Claims about the changes of a tenant: who watches hears which executions begin, change their status and end, of nothing else, and goes on after a break."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from perdure import Context, Retry, step, workflow
+from perdure.core.errors import StoreError
+from perdure.operations.on_executions import ExecutionChange
+from perdure.service import tenant_changes
+from perdure.sync_client import AsyncClient
+from tests.runtime.cluster import DOWN_BEFORE, Cluster
+from tests.service.cluster_client import virtually
+
+
+@step
+def quick() -> None:
+    """Does nothing."""
+
+
+@workflow
+async def waits(ctx: Context) -> Any:
+    return await ctx.listen("go")
+
+
+@workflow
+async def passes(ctx: Context) -> None:
+    await ctx.step(quick)
+
+
+mended: list[str] = []
+
+
+@step(retry=Retry(max=1))
+def broken(id: str) -> None:
+    if id not in mended:
+        raise ValueError("broken")
+
+
+@workflow
+async def fails(ctx: Context) -> Any:
+    await ctx.step(broken, ctx.execution.id)
+    return await ctx.listen("go")
+
+
+@workflow
+async def asks(ctx: Context) -> None:
+    await ctx.approve("Ship it?")
+
+
+class Watcher:
+    """Somebody who watches, and what they have heard."""
+
+    def __init__(self, changes: AsyncGenerator[ExecutionChange, None]) -> None:
+        self.heard: list[ExecutionChange] = []
+        self._watching = asyncio.create_task(self._watch(changes))
+
+    async def _watch(self, changes: AsyncGenerator[ExecutionChange, None]) -> None:
+        async for one in changes:
+            self.heard.append(one)
+
+    @property
+    def said(self) -> list[tuple[str, str, str]]:
+        """Of each change the id of the execution, what has happened, and its status."""
+        return [("", one.type, "") if one.execution is None else (one.execution.key.id, one.type, one.execution.status) for one in self.heard]
+
+    async def end(self) -> None:
+        self._watching.cancel()
+        _ = await asyncio.gather(self._watching, return_exceptions=True)
+
+
+async def watching(client: AsyncClient, after: int = 0, **how: Any) -> Watcher:
+    found = Watcher(client.changes(after, **how))
+    await asyncio.sleep(0.1)
+    return found
+
+
+@virtually
+async def test_who_watches_hears_what_begins_changes_and_ends(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(waits, passes)
+    await c.post(waits, id="before")
+    await asyncio.sleep(2)
+    watcher = await watching(client)
+    await c.post(waits, id="w")
+    await asyncio.sleep(3)
+    await c.send(waits.key("w"), "go", "on")
+    await c.send(waits.key("before"), "go", "on")
+    await asyncio.sleep(3)
+    assert [one for one in watcher.said if one[0] == "before"] == [("before", "ended", "completed")]
+    of_w = [one for one in watcher.said if one[0] == "w"]
+    assert of_w[0][1] == "began" and of_w[-1] == ("w", "ended", "completed") and [one[1] for one in of_w].count("began") == 1
+    await c.post(passes, id="p")
+    await asyncio.sleep(3)
+    assert [one[1:] for one in watcher.said if one[0] == "p"][-1] == ("ended", "completed")
+    numbers = [one.number for one in watcher.heard]
+    assert numbers == sorted(set(numbers))
+    await watcher.end()
+
+
+@virtually
+async def test_executions_of_perdure_s_own_and_of_other_tenants_are_not_heard_of(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(asks, waits)
+    watcher = await watching(client)
+    await client.start(waits.with_(id="other", tenant="acme"))
+    await c.post(asks, id="a")
+    await asyncio.sleep(5)
+    assert {one[0] for one in watcher.said} == {"a"}
+    assert watcher.said[-1][2] == "waiting_approval"
+    await watcher.end()
+
+
+@virtually
+async def test_a_reader_goes_on_behind_its_last_number(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(waits)
+    first = await watching(client)
+    await c.post(waits, id="a")
+    await asyncio.sleep(3)
+    await first.end()
+    last = first.heard[-1].number
+    await c.post(waits, id="b")
+    await asyncio.sleep(3)
+    second = await watching(client, last)
+    assert {one[0] for one in second.said} == {"b"}
+    await second.end()
+
+
+@virtually
+async def test_a_reader_of_another_process_or_too_late_is_told_to_read_the_lists(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(waits)
+    for after in (5, 2**60):
+        strange = await watching(client, after)
+        assert strange.said == [("", "reset", "")]
+        await strange.end()
+    first = await watching(client)
+    await c.post(waits, id="a")
+    await asyncio.sleep(3)
+    await first.end()
+    await asyncio.sleep(tenant_changes.LINGER_S + 5)
+    late = await watching(client, first.heard[0].number - 1)
+    assert late.said == [("", "reset", "")]
+    await late.end()
+
+
+@virtually
+async def test_one_that_is_retried_after_its_end_is_heard_of_again(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(fails)
+    await c.post(fails, id="a")
+    await asyncio.sleep(1)
+    watcher = await watching(client)
+    mended.append("a")
+    await (await client.get(fails.key("a"))).retry("it is mended")
+    await asyncio.sleep(tenant_changes.STOCK_S + 3)
+    assert watcher.said == [("a", "changed", "waiting")]
+    await c.send(fails.key("a"), "go", "on")
+    await asyncio.sleep(3)
+    assert watcher.said[-1] == ("a", "ended", "completed")
+    await watcher.end()
+
+
+@virtually
+async def test_a_store_that_is_down_for_a_while_loses_nothing(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(waits)
+    watcher = await watching(client)
+    await c.outage(DOWN_BEFORE, 5)
+    await c.post(waits, id="a")
+    await asyncio.sleep(20)
+    assert ("a", "began") in [one[:2] for one in watcher.said]
+    await watcher.end()
+
+
+@virtually
+async def test_a_tail_that_cannot_begin_says_so(c: Cluster, client: AsyncClient) -> None:
+    class Down:
+        async def store_time(self) -> None:
+            raise StoreError("down")
+
+        def on_change(self, _: object) -> Any:
+            return lambda: None
+
+    tail = tenant_changes.TenantTail(Down(), "default", frozenset())  # type: ignore[arg-type]  # it asks for nothing else
+    with pytest.raises(StoreError, match="down"):
+        _ = [one async for one in tail.read(0, follow=False)]
+
+
+@virtually
+async def test_what_is_kept_is_bounded_and_a_slow_reader_is_told(c: Cluster, client: AsyncClient) -> None:
+    access = client._access.on_store("a test")
+    tail = access.changes.of("default", frozenset())
+    reading = tail.read(0, follow=True)
+    first = asyncio.create_task(anext(reading))
+    await asyncio.sleep(1)
+    await c.post_all(waits, [(f"w{number}", ()) for number in range(50)])
+    assert (await first).type == "began"
+    tail._changes = type(tail._changes)(list(tail._changes)[-10:], maxlen=10)
+    found = [await anext(reading) for _ in range(5)]
+    assert all(one.type in ("began", "reset") for one in found)
+    await reading.aclose()
