@@ -1,4 +1,4 @@
-"""The asyncio interface of a client to people: how many approvals wait for them, delegation, and who stands in for whom.
+"""The asyncio interface of a client to people: how many approvals wait for them, delegation, who stands in for whom, and notifications.
 
 It holds no rules, but gives operations their typed interface. `perdure.sync_people` is generated from it.
 """
@@ -14,13 +14,17 @@ from perdure.code.declarations import checked_name
 from perdure.code.durations import Duration
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
-from perdure.operations import on_approvals, on_people
+from perdure.operations import on_approvals, on_notifications, on_people
 from perdure.operations.local_service import LocalService
 from perdure.service.approvals import Approval
+from perdure.service.notifications.notification_rules import NotificationRule, RuleDetails
+from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.people.inbox import ApprovalCount, inbox_filter
 from perdure.service.people.person_records import NotificationKind, PersonDetails, PersonSettings
 from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import with_timeout
+
+Rules = list[RuleDetails]
 
 
 class AsyncPeople:
@@ -92,6 +96,41 @@ class AsyncPeople:
         person = PersonSettings(out_from_at_s=begin_s, out_until_at_s=end_s, substitute=substitute, email=email, unsubscribed=tuple(unsubscribed))
         call = LocalService(self._access, checked_name(tenant, "tenant"))
         return await call(on_people.save_person, call.caller, name, person, revision)
+
+    async def notification_rules(self, *, tenant: str = DEFAULT_TENANT) -> Rules:
+        """Lists the notification rules of a tenant in order of name."""
+        call, found, after = LocalService(self._access, checked_name(tenant, "tenant")), Rules(), None
+        while True:
+            page = await call(on_notifications.list_rules, tenant, PAGE_MAX, after)
+            found += page.items
+            if (after := page.next) is None:
+                return found
+
+    async def notification_rule(self, name: str, *, tenant: str = DEFAULT_TENANT) -> RuleDetails:
+        """A notification rule.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        return await LocalService(self._access, checked_name(tenant, "tenant"))(on_notifications.read_rule, tenant, name)
+
+    async def save_notification_rule(self, name: str, rule: NotificationRule, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> RuleDetails:
+        """Saves a notification rule in place of what it was. It is for what happens from then on.
+
+        Raises:
+            BadName, BadValue: the name or a field is not valid.
+            StaleRecord: the rule is not at the revision, or was changed at the same time.
+        """
+        return await LocalService(self._access, checked_name(tenant, "tenant"))(on_notifications.save_rule, tenant, name, rule, revision)
+
+    async def remove_notification_rule(self, name: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> None:
+        """Removes a notification rule. What was not sent yet by it is not sent any more.
+
+        Raises:
+            NotFound: there is none of this name.
+            StaleRecord: it is not at the revision.
+        """
+        await LocalService(self._access, checked_name(tenant, "tenant"))(on_notifications.remove_rule, tenant, name, revision)
 
 
 def _seconds(time: datetime | None, what: str) -> float | None:

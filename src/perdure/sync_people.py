@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from perdure.async_people import AsyncPeople
+from perdure.async_people import AsyncPeople, Rules
 from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.durations import Duration
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.service.approvals import Approval
+from perdure.service.notifications.notification_rules import NotificationRule, RuleDetails
 from perdure.service.people.inbox import ApprovalCount
 from perdure.service.people.person_records import NotificationKind, PersonDetails
 
@@ -88,3 +89,33 @@ class People:
                 name, out_from=out_from, out_until=out_until, substitute=substitute, email=email, unsubscribed=unsubscribed, revision=revision, tenant=tenant
             )
         )
+
+    def notification_rules(self, *, tenant: str = DEFAULT_TENANT) -> Rules:
+        """Lists the notification rules of a tenant in order of name."""
+        return self._thread.call(self._inner.notification_rules(tenant=tenant))
+
+    def notification_rule(self, name: str, *, tenant: str = DEFAULT_TENANT) -> RuleDetails:
+        """A notification rule.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        return self._thread.call(self._inner.notification_rule(name, tenant=tenant))
+
+    def save_notification_rule(self, name: str, rule: NotificationRule, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> RuleDetails:
+        """Saves a notification rule in place of what it was. It is for what happens from then on.
+
+        Raises:
+            BadName, BadValue: the name or a field is not valid.
+            StaleRecord: the rule is not at the revision, or was changed at the same time.
+        """
+        return self._thread.call(self._inner.save_notification_rule(name, rule, revision=revision, tenant=tenant))
+
+    def remove_notification_rule(self, name: str, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> None:
+        """Removes a notification rule. What was not sent yet by it is not sent any more.
+
+        Raises:
+            NotFound: there is none of this name.
+            StaleRecord: it is not at the revision.
+        """
+        self._thread.call(self._inner.remove_notification_rule(name, revision=revision, tenant=tenant))

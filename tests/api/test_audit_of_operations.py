@@ -152,6 +152,8 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("queues.remove", "/api/queues/mails"),
         Request("upkeep.import", "/api/imports", {"raw": base64.b64encode(exported).decode(), "id": "imported", "unsigned": True}),
         Request("upkeep.prune", "/api/upkeep/prune", {"olderThanSeconds": 0}),
+        Request("notifications.save_rule", "/api/notification-rules/mail", {"kinds": ["asked"], "channel": "smtp"}),
+        Request("notifications.remove_rule", "/api/notification-rules/mail"),
         Request("people.save_person", "/api/people/ada", {"email": "ada@example.com"}),
         Request("access.create_key", "/api/keys", {"name": "ci", "roles": ["viewer"]}),
         Request("access.rotate_key", f"/api/keys/{made}/rotate", {}),

@@ -27,7 +27,7 @@ BY_PROOF = {"approvals.complete", "approvals.fail", "approvals.heartbeat", "appr
 OF_ONESELF = {"people.read_person", "people.save_person"}
 """Operations that need no role for what concerns the person who calls, and the role admin for all others. A key is no person."""
 
-MAKES_ITS_OWN = {"catalog.save_draft", "approvals.sign_link", *OF_ONESELF}
+MAKES_ITS_OWN = {"catalog.save_draft", "notifications.save_rule", "notifications.remove_rule", "approvals.sign_link", *OF_ONESELF}
 """Operations that make something in the caller's own tenant under the name in their path, whether or not there is anything of it."""
 
 BODIES: dict[str, Any] = {
@@ -38,6 +38,7 @@ BODIES: dict[str, Any] = {
     "executions.start_bulk": {"action": "cancel"},
     "executions.plan": {"verb": "cancel"},
     "approvals.vote": {"by": "eve", "approve": True},
+    "notifications.save_rule": {"kinds": ["asked"], "channel": "smtp"},
     "approvals.delegate": {"to": "bob", "by": "eve"},
     "approvals.sign_link": {"by": "eve", "approve": True, "lifetimeSeconds": 60},
     "catalog.start": {"workflow": ""},

@@ -137,12 +137,15 @@ WORKFLOWS = {
     "perdure.composite": "what is counted about a composite",
     "perdure.bulk": "does something with many executions, by a filter",
     "perdure.proposal": "proposes a change of the definition of the execution that starts it",
+    "perdure.notices": "looks for what people are notified of",
+    "perdure.notification": "sends what people are notified of to one recipient",
     "perdure.events": "starts what one event triggers",
     "perdure.schedules": "starts what the schedules of a tenant have due",
 }
 SIGNALS = {
     "agent_message": "something said to an agent",
     "delegate": "that somebody else may decide on an approval",
+    "event": "an event that goes into a notification with others",
     "used": "that a composite was used",
     "vote": "a decision on an approval",
 }
@@ -189,6 +192,7 @@ ENVIRONMENT = {
     "PERDURE_POLICY": "the file of the policy",
     "PERDURE_PORT_FILE": "set for `bash` steps: the file to write the port into",
     "PERDURE_RESULT_FILE": "set for `bash` steps: the file to write the result into",
+    "PERDURE_SMTP_URL": "the server of e-mail that sends notifications, and their sender",
     "PERDURE_SIGNING_SECRET": "signs exports and links of approvals",
     "PERDURE_SERVER": "the server that commands use in place of a database",
     "PERDURE_TOKEN": "the key for that server",
@@ -327,6 +331,7 @@ ATTRIBUTES = {
     "definition_version": "the number of the version that it began with",
     "definition_hash": "the hash of that version",
     "definition_inline": "true if its definition came with the start",
+    "@failedAt": "while it is failed or needs attention, since when; in heads alone",
     "@errorType": "while it is failed or needs attention, the type of the error, or the reason; in heads alone",
     "@fingerprint": "with it, what failures that are alike have in common; in heads alone",
 }
@@ -335,7 +340,15 @@ ATTRIBUTES = {
 
 def attributes() -> set[str]:
     """The names of attributes that Perdure itself gives to executions."""
-    return {INITIATOR_ATTRIBUTE, VERSION_ATTRIBUTE, HASH_ATTRIBUTE, INLINE_ATTRIBUTE, failure_causes.ERROR_TYPE, failure_causes.FINGERPRINT}
+    return {
+        INITIATOR_ATTRIBUTE,
+        VERSION_ATTRIBUTE,
+        HASH_ATTRIBUTE,
+        INLINE_ATTRIBUTE,
+        failure_causes.ERROR_TYPE,
+        failure_causes.FAILED_AT,
+        failure_causes.FINGERPRINT,
+    }
 
 
 CHECKED: dict[str, tuple[Mapping[str, str], Callable[[], set[str]]]] = {

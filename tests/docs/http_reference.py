@@ -22,6 +22,7 @@ GROUPS = {
     "events": "Events that programs post",
     "approvals": "Approvals, and completions of external steps",
     "people": "People",
+    "notifications": "Notifications",
     "dead_letters": "Dead letters",
     "queues": "Queues, engines and workers",
     "upkeep": "Upkeep",

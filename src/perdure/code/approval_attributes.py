@@ -23,6 +23,8 @@ ASSIGNEE = "assignee"
 ASKED, DUE, PRIORITY, URGENCY, WORKFLOW, EXECUTION = "asked", "due", "priority", "urgency", "workflow", "execution"
 """When the question was asked; when it is due (`NEVER`: at no time); the number of the priority; the place by priority, then by due time;
 the workflow and the id of the execution that asks."""
+NOTICED, NOTICE = "noticed", "notice"
+"""When people were last to be notified, and why: asked, reminder or escalated."""
 RESOURCE_TYPE, RESOURCE_ID = "resource_type", "resource_id"
 """What the question is about."""
 
@@ -61,6 +63,8 @@ def approval_attributes(subject: ApprovalSubject | None, assignees: Sequence[str
         PRIORITY: level,
         URGENCY: f"{len(PRIORITIES) - level} {due:%Y-%m-%dT%H:%M:%S.%f}",
         ASSIGNEE: assignees_indexed(assignees, ()),
+        NOTICED: datetime.fromtimestamp(asked_at_s, UTC),
+        NOTICE: "asked",
     }
     further = {WORKFLOW: asks.workflow, EXECUTION: asks.id, RESOURCE_TYPE: about.resource_type, RESOURCE_ID: about.resource_id}
     return checked_attributes(found | {name: text for name, text in further.items() if text and is_indexed(text)})

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.code.approval_attributes import ASKED, ASSIGNEE, assignees_indexed
+from perdure.code.approval_attributes import ASKED, ASSIGNEE, NOTICE, NOTICED, assignees_indexed
 from perdure.code.approval_requests import (
     APPROVAL_STATE_KEY,
     DELEGATION_SIGNAL,
@@ -99,6 +99,8 @@ class _ApprovalRun:
         """Sends a notice to people: to all who may decide, unless `to` says whom."""
         notice = Notice(self.id, kind, self.request.title, self.shown.assignees if to is None else to, self.request.details)
         ctx.emit(notice)
+        if self.is_indexed and (kind != "asked" or to is not None):  # it is started with the attributes of the first notice
+            ctx.set_attributes({NOTICED: ctx.now(), NOTICE: kind})
         parent = ctx.execution.parent
         if self.request.notifies and parent is not None:
             _ = ctx.send(parent, notice_message_name(self.id), notice)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from perdure.core import events as e
 from perdure.core import limits
 from perdure.core.attribute_filter import AttributeCondition
-from perdure.core.attributes import ADDED_PREFIX, IndexedAttributes, sortable_bytes
+from perdure.core.attributes import ADDED_PREFIX, AttributeTime, IndexedAttributes, sortable_bytes
 from perdure.core.errors import ChildFailed, ErrorInfo, JoinFailed, RaceFailed, StepFailed, Timeout
 from perdure.core.execution import Execution
 from perdure.core.operations import CallOperation, Failure
@@ -24,7 +24,7 @@ FINGERPRINT_DIGITS = 10
 NUMBER = "N"
 """Stands for every number in what fingerprints are made of."""
 
-ERROR_TYPE, FINGERPRINT = f"{ADDED_PREFIX}errorType", f"{ADDED_PREFIX}fingerprint"
+ERROR_TYPE, FAILED_AT, FINGERPRINT = f"{ADDED_PREFIX}errorType", f"{ADDED_PREFIX}failedAt", f"{ADDED_PREFIX}fingerprint"
 """The attributes that the head of an execution has while it is failed or needs attention, in their order."""
 
 STEP_ERRORS = frozenset((StepFailed.code, ChildFailed.code, JoinFailed.code, RaceFailed.code, Timeout.code))
@@ -112,12 +112,13 @@ _NORMALIZATIONS = (
 
 
 def failure_attributes(execution: Execution) -> IndexedAttributes:
-    """Returns the type of the error and the fingerprint of an execution as attributes of its head; none if it has not failed and needs no attention."""
+    """Returns the error's type, its time and the fingerprint of an execution as attributes of its head; none if it has not failed and needs no attention."""
     cause = failure_cause(execution)
     if cause is None:
         return ()
     known = fingerprint(execution.key.workflow, cause.path, cause.error.type, cause.error.message)
-    return ((ERROR_TYPE, _form(cause.error.type)), (FINGERPRINT, _form(known)))
+    at = sortable_bytes(AttributeTime(int(cause.at_s * 1e6)))
+    return ((ERROR_TYPE, _form(cause.error.type)), (FAILED_AT, at), (FINGERPRINT, _form(known)))
 
 
 def failure_conditions(error_type: str, fingerprint: str) -> tuple[AttributeCondition, ...]:

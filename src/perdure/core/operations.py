@@ -183,6 +183,12 @@ PROMPT_WORKFLOW = "perdure.prompt"
 BULK_WORKFLOW = "perdure.bulk"
 """The workflow of bulk executions: each does something to all executions of a filter."""
 
+NOTIFICATION_WORKFLOW = "perdure.notification"
+"""The workflow that sends one notification, or several together, to one recipient."""
+
+NOTICES_WORKFLOW = "perdure.notices"
+"""The workflow that looks for what people are notified of, one execution of it in a tenant."""
+
 EVENTS_WORKFLOW = "perdure.events"
 """The workflow of announced events: each execution of it starts what one event triggers."""
 

@@ -6,6 +6,8 @@ from perdure.service import access_records as access
 from perdure.service import catalog_records as catalog
 from perdure.service.bulk_workflow import BULK_PIECES
 from perdure.service.idempotency import KEPT_ANSWERS
+from perdure.service.notifications.notification_rules import RULES
+from perdure.service.notifications.notification_workflow import COUNTS
 from perdure.service.people.person_records import PEOPLE
 from perdure.service.proposals.proposal_records import PROPOSAL_CONTENTS, PROPOSALS
 from perdure.service.record_kinds import RecordKind
@@ -28,6 +30,8 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     access.CREDENTIALS,
     BULK_PIECES,
     PEOPLE,
+    RULES,
+    COUNTS,
     trigger_records.TRIGGERS,
     trigger_records.WEBHOOK_PATHS,
     schedule_states.SCHEDULE_STATES,

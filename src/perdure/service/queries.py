@@ -38,6 +38,8 @@ from perdure.core.operations import (
     BULK_WORKFLOW,
     COMPOSITE_WORKFLOW,
     EVENTS_WORKFLOW,
+    NOTICES_WORKFLOW,
+    NOTIFICATION_WORKFLOW,
     PROPOSAL_WORKFLOW,
     SCHEDULE_WORKFLOW,
     ReceiveOperation,
@@ -127,7 +129,16 @@ class ListedExecution(msgspec.Struct, frozen=True):
     fingerprint: str = ""
 
 
-INTERNAL_WORKFLOWS = (APPROVAL_WORKFLOW, BULK_WORKFLOW, COMPOSITE_WORKFLOW, EVENTS_WORKFLOW, PROPOSAL_WORKFLOW, SCHEDULE_WORKFLOW)
+INTERNAL_WORKFLOWS = (
+    APPROVAL_WORKFLOW,
+    BULK_WORKFLOW,
+    COMPOSITE_WORKFLOW,
+    EVENTS_WORKFLOW,
+    NOTICES_WORKFLOW,
+    NOTIFICATION_WORKFLOW,
+    PROPOSAL_WORKFLOW,
+    SCHEDULE_WORKFLOW,
+)
 """Perdure's own workflows. Their executions are listed only on request."""
 
 

@@ -20,7 +20,7 @@ from perdure.core.envelopes import QueuedMessage
 from perdure.core.errors import PerdureError, SealedPayload, StoreError
 from perdure.core.events import Event
 from perdure.core.execution import Execution, needs_holder
-from perdure.core.failure_causes import failure_attributes
+from perdure.core.failure_causes import FAILED_AT, failure_attributes
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import CallOperation, SpawnOperation
 from perdure.core.paths import UNDO, Key, Path, QueueAddress, path_text
@@ -146,11 +146,13 @@ def _attribute_findings(head: Head, execution: Execution) -> Iterator[Verificati
     added, given = split_attributes(head.attributes)
     by_fold = index_attributes(execution.attributes)
     if added and execution.removed is None:  # heads of earlier versions do not have them, and a tombstone does not say where it failed
-        given, by_fold = head.attributes, (*failure_attributes(execution), *by_fold)
-    there, by_log = values_by_name(given), values_by_name(by_fold)
-    for name in sorted(there.keys() | by_log.keys()):
-        if there.get(name) != by_log.get(name):
-            what = f"its attribute {name} is {_attribute_text(there.get(name))} in the index, but {_attribute_text(by_log.get(name))} by the log"
+        has_time = any(name == FAILED_AT for name, _ in added)  # those of some earlier versions do not have it
+        by_log = tuple(one for one in failure_attributes(execution) if has_time or one[0] != FAILED_AT)
+        given, by_fold = head.attributes, (*by_log, *by_fold)
+    there, in_log = values_by_name(given), values_by_name(by_fold)
+    for name in sorted(there.keys() | in_log.keys()):
+        if there.get(name) != in_log.get(name):
+            what = f"its attribute {name} is {_attribute_text(there.get(name))} in the index, but {_attribute_text(in_log.get(name))} by the log"
             yield VerificationFinding(head.key, "damage", "attributes", "", f"{what}, so that lists that ask for it are wrong", _REMAKE)
 
 

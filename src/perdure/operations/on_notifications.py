@@ -1,0 +1,44 @@
+"""Operations on notifications: the rules by which people are told of approvals and failures."""
+
+from perdure.service.notifications import notification_rules
+from perdure.service.notifications.notification_rules import NotificationRule, RuleDetails, RulePage
+from perdure.service.page_cursors import page_limit
+from perdure.service.store_access import StoreAccess
+
+
+async def list_rules(access: StoreAccess, tenant: str, limit: int = 100, after: str | None = None) -> RulePage:
+    """Lists the notification rules of a tenant in order of name, in pages of up to `limit`.
+
+    Raises:
+        BadValue: the limit is no number from 1 on, or `after` is not the `next` of a page.
+    """
+    return await notification_rules.list_rules(access.store, tenant, page_limit(limit), after)
+
+
+async def read_rule(access: StoreAccess, tenant: str, rule: str) -> RuleDetails:
+    """A notification rule, by its name.
+
+    Raises:
+        NotFound: there is none.
+    """
+    return await notification_rules.read_rule(access.store, tenant, rule)
+
+
+async def save_rule(access: StoreAccess, tenant: str, rule: str, settings: NotificationRule, revision: int | None = None) -> RuleDetails:
+    """Saves a notification rule in place of what it was. It is for what happens from then on.
+
+    Raises:
+        BadName, BadValue: the name or a field is not valid.
+        StaleRecord: the rule is not at the revision, or was changed at the same time.
+    """
+    return await notification_rules.save_rule(access.store, tenant, rule, settings, revision)
+
+
+async def remove_rule(access: StoreAccess, tenant: str, rule: str, revision: int | None = None) -> None:
+    """Removes a notification rule. What was not sent yet by it is not sent any more.
+
+    Raises:
+        NotFound: there is none.
+        StaleRecord: it is not at the revision.
+    """
+    await notification_rules.remove_rule(access.store, tenant, rule, revision)
