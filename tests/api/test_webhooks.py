@@ -160,6 +160,17 @@ async def test_with_respond_result_the_answer_is_the_result(hooks: Hooks) -> Non
     assert [(one.status, one.json) for one in [await hooks.send(trigger, {"a": 1}, x_delivery_id="d") for _ in range(2)]] == [(200, 2), (200, 2)]
 
 
+async def test_a_repetition_whose_execution_was_removed_is_answered_with_its_name(hooks: Hooks) -> None:
+    trigger = await hooks.trigger("add", respond="result", mapping={"a": "$.a"})
+    assert (await hooks.send(trigger, {"a": 1}, x_delivery_id="d")).json == 2
+    for forget, left in ((False, 1), (True, 0)):
+        pruned = await hooks.by(await hooks.key("admin"), "POST", "/api/upkeep/prune", {"olderThanSeconds": 0, "forgetIds": forget})
+        assert (pruned.status, await count(hooks)) == (200, left), pruned
+        again = await hooks.send(trigger, {"a": 1}, x_delivery_id="d")
+        assert (again.status, again.json["executionId"], again.json["created"]) == (202, f"webhook:{trigger['id']}:d", False)
+    assert await count(hooks) == 0
+
+
 async def test_a_result_that_takes_longer_is_answered_with_the_execution(hooks: Hooks) -> None:
     trigger = await hooks.trigger("greet", respond="result", respondWithinSeconds=0.02, input={}, mapping={"x": "$.never"})
     answer = await hooks.send(trigger, {})

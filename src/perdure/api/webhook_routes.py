@@ -26,7 +26,7 @@ from perdure.api.problems import Refusal
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.core import values
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
-from perdure.core.errors import PerdureError, StoreError, TooManyActive, WorkflowError
+from perdure.core.errors import NotFound, PerdureError, Removed, StoreError, TooManyActive, WorkflowError
 from perdure.service.record_kinds import KeptValue
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.trigger_records import TriggerRecord, WebhookConfig
@@ -133,7 +133,7 @@ class WebhookRoutes:
         return ApiAnswer(202 if accepted.created or config.respond == "result" else 200, _encode_json(said))
 
     async def _result(self, accepted: AcceptedDelivery, within_s: float) -> bytes | None:
-        """The result of an execution as JSON; None if it has not ended within that time, or this process stops.
+        """The result of an execution as JSON; None if it has not ended within that time, was removed since, or if this process stops.
 
         Raises:
             Refusal: it did not complete. Why is for those who may see the execution, and not for the sender.
@@ -146,6 +146,8 @@ class WebhookRoutes:
         try:
             _ = await asyncio.wait((waiting, stopping), timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
             return _encode_json(writable(values.decode(waiting.result(), Any, "the result"))) if waiting.done() else None
+        except (NotFound, Removed):
+            return None
         except WorkflowError as error:
             message = f"the execution {accepted.execution.workflow}/{accepted.execution.id} did not complete"
             raise Refusal(problems.status_of(type(error)), error.code, message, "its events say why: perdure show, with this workflow and id") from None

@@ -4,17 +4,20 @@ import asyncio
 import json
 from collections import Counter
 from itertools import count
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
 from perdure.core import messages, values
-from perdure.core.errors import StoreError
+from perdure.core.errors import StoreError, TooManyActive
 from perdure.core.paths import Key
 from perdure.service import catalog
 from perdure.service.catalog_changes import Edit
 from perdure.service.store_access import StoreAccess
+from perdure.service.triggers import delivery_log
+from perdure.service.triggers.delivery_log import DeliveryFilter
 from perdure.service.triggers.trigger_directory import TriggerFields, create_trigger, delete_trigger
 from perdure.service.triggers.trigger_input import facts_of
 from perdure.service.triggers.trigger_records import Verification, WebhookConfig
@@ -23,9 +26,10 @@ from perdure.service.triggers.webhook_payloads import RawWebhook
 from perdure.service.triggers.webhook_receiver import AcceptedDelivery, WebhookReceiver
 from perdure.service.triggers.webhook_signatures import Signing, signed_headers
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import ALL_HEADS
+from perdure.stores.protocol import ALL_HEADS, Store
 from perdure.stores.records import RecordFilter, RecordKey
 from perdure.testing.faults import Faults, FaultyStore, Killed
+from tests.service.access_stores import STORES, opened_store
 
 T = "default"
 SECRET = "s3cret"
@@ -51,9 +55,9 @@ class Clock:
 class World:
     """A store with a webhook in it, and its time."""
 
-    def __init__(self, reaches: int = 1) -> None:
-        self.clock = Clock()
-        self.store = MemoryStore(self.clock, reaches)
+    def __init__(self, reaches: int = 1, store: Store | None = None, clock: Clock | None = None) -> None:
+        self.clock = clock or Clock()
+        self.store: Any = store or MemoryStore(self.clock, reaches)
         self.access = StoreAccess(self.store)
         self.receiver = WebhookReceiver(self.access)
         self.trigger = ""
@@ -77,6 +81,11 @@ class World:
         assert isinstance(receipt, AcceptedDelivery)
         return receipt
 
+    async def pass_time(self, seconds: float) -> None:
+        """Has time pass, and with it a turn of the event loop."""
+        self.clock.now_s += seconds
+        await asyncio.sleep(0)
+
     async def executions(self) -> list[Key]:
         """The executions that there are."""
         return [head.key for head in await self.store.heads(ALL_HEADS)]
@@ -90,21 +99,42 @@ def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_equal_request_without_an_id_is_a_repetition_for_a_day() -> None:
     world = await World().begin()
     first = await world.send({"a": 1})
-    world.clock.now_s += HASH_KEPT_S - 1
+    await world.pass_time(HASH_KEPT_S - 1)
     assert await world.send({"a": 1}) == first._replace(created=False)
-    world.clock.now_s += 2
+    await world.pass_time(2)
     later = await world.send({"a": 1})
     assert later.created and later.execution != first.execution
     assert await world.send({"a": 1}) == later._replace(created=False)
     assert len(await world.executions()) == 2
 
 
+@pytest.mark.parametrize("kind", STORES)
+async def test_on_each_store_a_delivery_is_accepted_once_limited_listed_and_forgotten(kind: str, tmp_path: Path) -> None:
+    clock = Clock()
+    async with opened_store(kind, tmp_path, clock) as store:  # type: ignore[arg-type]  # a clock is what tells the time
+        world = await World(store=store, clock=clock).begin(WebhookConfig(path="in", verify=HOW, queued_max=3))
+        first, again, hashed = await world.send({"a": 1}, "d1"), await world.send({"a": 1}, "d1"), await world.send({"a": 1})
+        await world.pass_time(HASH_KEPT_S + 1)
+        later = await world.send({"a": 1})
+        with pytest.raises(TooManyActive):
+            _ = await world.send({"a": 2}, "d2")
+        assert [one.created for one in (first, again, hashed, later)] == [True, False, True, True]
+        listed = await delivery_log.list_deliveries(world.access, T, world.trigger, DeliveryFilter(), 2)
+        rest = await delivery_log.list_deliveries(world.access, T, world.trigger, DeliveryFilter(), 2, listed.next)
+        assert listed.items[0].id == later.delivery and {one.id for one in listed.items + rest.items} == {one.delivery for one in (first, hashed, later)}
+        newest = await delivery_log.list_deliveries(world.access, T, world.trigger, DeliveryFilter(since=60.0))
+        oldest = await delivery_log.list_deliveries(world.access, T, world.trigger, DeliveryFilter(until=60.0))
+        assert (len(newest.items), len(oldest.items)) == (1, 2)
+        await world.pass_time(KEPT_S + 1)
+        assert (await delivery_log.list_deliveries(world.access, T, world.trigger, DeliveryFilter())).items == []
+
+
 async def test_an_id_is_known_as_long_as_its_execution_and_its_delivery() -> None:
     world = await World().begin()
     first = await world.send({"a": 1}, "d1")
-    world.clock.now_s += KEPT_S - 1
+    await world.pass_time(KEPT_S - 1)
     assert await world.send({"a": 2}, "d1") == first._replace(created=False)
-    world.clock.now_s += 2  # the delivery is no longer kept, the execution is
+    await world.pass_time(2)  # the delivery is no longer kept, the execution is
     again = await world.send({"a": 1}, "d1")
     assert (again.execution, again.created) == (first.execution, False)
     assert len(await world.executions()) == 1
@@ -126,7 +156,7 @@ async def test_the_execution_knows_its_trigger_and_its_delivery() -> None:
 async def test_a_delivery_is_kept_with_what_it_was_and_without_its_signature() -> None:
     world = await World().begin()
     _ = await world.send({"a": 1}, "d1")
-    world.clock.now_s += 1
+    await world.pass_time(1)
     large = await world.send({"text": "x" * BODY_BYTES_MAX}, "d2")
     newest, first = [one.value async for one in DELIVERIES.all(world.store, T, delivery_prefix(world.trigger))]
     assert (first.body, first.sender_id, first.secret, first.address) == (b'{"a": 1}', "d1", "HOOK", "192.0.2.1")
