@@ -96,13 +96,13 @@ class _Plan(NamedTuple):
     key: Key | None = None
 
 
-async def look_at_schedules(access: StoreAccess, own: Key, last: ClockState, step_s: float = STEP_S) -> ClockLook:
-    """Starts what the schedules of a tenant have due, for about `step_s` seconds, and finds out when the next one is due. `own` is the clock.
+async def look_at_schedules(access: StoreAccess, own: Key, last: ClockState) -> ClockLook:
+    """Starts what the schedules of a tenant have due, for about `STEP_S` seconds, and finds out when the next one is due. `own` is the clock.
 
     Raises:
         StoreError: the store failed. What was started until then is started; the others are dealt with by the next look.
     """
-    tenant, until_s, seen, started = own.tenant, monotonic() + step_s, 0, 0
+    tenant, until_s, seen, started = own.tenant, monotonic() + STEP_S, 0, 0
     now_s = (await access.store.store_time()).now_s
     if now_s < last.looked_at_s - ON_TIME_S:
         await _look_again_at_all(access, tenant, now_s)
