@@ -194,7 +194,7 @@ class AnswerCheck:
         content = described.get("content", {})
         if not answer.body:
             return f"{answer.status} has no body, and {' or '.join(content)} is described" if content else ""
-        kind = answer.headers["content-type"]
+        kind = answer.headers["content-type"].partition(";")[0]
         if kind not in content:
             return f"the media type {kind} of {answer.status} is not described"
         if "json" not in kind:

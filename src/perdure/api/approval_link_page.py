@@ -20,7 +20,7 @@ import msgspec
 
 from perdure.api.approval_form import form_fields, form_html, read_form
 from perdure.api.http_requests import ApiAnswer, ApiRequest
-from perdure.api.problems import Refusal
+from perdure.api.problems import MEDIA_TYPE, Refusal
 from perdure.api.sign_in_page import html_answer
 from perdure.core.error_text import shorten_text
 from perdure.core.errors import AlreadyDecided, BadValue, DecisionRefused, HasEnded, LinkRefused, NotFound, PerdureError, Timeout
@@ -180,13 +180,25 @@ _ANSWERS = {
     "403": "The link is not valid, or its person may not decide.",
     "410": "The question is decided, or the link was used.",
     "422": "The form does not fit; the page says where.",
+    "503": "The question has not been prepared yet.",
 }
+
+
+_PROBLEMS = {
+    "400": "The path or the form can't be read.",
+    "408": "The form did not arrive in time.",
+    "413": "The form is too large.",
+    "415": "The body is no form.",
+    "429": "This address asks too often.",
+}
+_PROBLEM: dict[str, Any] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
 
 def _route(id: str, summary: str, statuses: tuple[str, ...], body: bool) -> dict[str, Any]:
     content = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
     given = {"requestBody": {"required": True, "content": content}} if body else {}
     answers = {status: {"description": _ANSWERS[status], "content": _PAGE} for status in statuses}
+    answers |= {status: {"description": said, "content": _PROBLEM} for status, said in _PROBLEMS.items() if body or status in ("400", "429")}
     return {
         "operationId": f"approval_links.{id}",
         "summary": summary,
@@ -200,7 +212,7 @@ def _route(id: str, summary: str, statuses: tuple[str, ...], body: bool) -> dict
 
 PATHS: dict[str, Any] = {
     ROUTE: {
-        "get": _route("page", "A page on which the person of a signed link decides. It never decides by itself.", ("200", "403", "410"), False),
+        "get": _route("page", "A page on which the person of a signed link decides. It never decides by itself.", ("200", "403", "410", "503"), False),
         "post": _route("decide", "Decides as the person of a signed link.", tuple(_ANSWERS), True),
     }
 }

@@ -82,8 +82,8 @@ class ApiRequest:
         """A header; empty if there is none."""
         return self.headers.get(name, "")
 
-    async def body(self, bytes_max: int = BODY_BYTES_MAX) -> bytes:
-        """Reads the whole body, once, of up to `bytes_max`.
+    async def body(self, bytes_max: int | None = None) -> bytes:
+        """Reads the whole body, once, of up to `bytes_max` (None: as much as operations take).
 
         Raises:
             Refusal: it is compressed or too large, or does not arrive.
@@ -92,7 +92,7 @@ class ApiRequest:
             message = f"the content encoding of the body is {encoding[:100]}"  # a small one could become a large one
             raise Refusal(415, "encoded", message, "send it without a Content-Encoding", where="content-encoding")
         if self._body is None:
-            self._body = await self._read_body(bytes_max)
+            self._body = await self._read_body(BODY_BYTES_MAX if bytes_max is None else bytes_max)
         return self._body
 
     async def _read_body(self, bytes_max: int) -> bytes:
