@@ -7,6 +7,7 @@ second clock, starts nothing twice. What goes wrong with one schedule is noted i
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from time import monotonic
 from typing import NamedTuple
@@ -49,6 +50,9 @@ logger = logging.getLogger("perdure.schedules")
 
 PAGE = 200
 """How many schedules are dealt with in one commit."""
+
+PAGES_AHEAD = 2
+"""How many pages of executions the clock starts ahead of the engines that begin them."""
 
 STEP_S = 1.0
 """About how long one step goes on while more is due."""
@@ -111,6 +115,7 @@ async def look_at_schedules(access: StoreAccess, own: Key, last: ClockState) -> 
     version = last.zone_version
     if version != zone_version() and not await _renew_zones(access, tenant, now_s):
         version = zone_version()
+    recent = deque[list[Key]]()
     while True:
         page = await SCHEDULE_STATES.page(access.store, tenant, where=attribute_conditions({DUE: Is("<=", now_s)}), order=BY_DUE, limit=PAGE)
         keys = await _deal_with(access, tenant, page, now_s)
@@ -118,7 +123,9 @@ async def look_at_schedules(access: StoreAccess, own: Key, last: ClockState) -> 
         now_s = (await access.store.store_time()).now_s
         if len(page) < PAGE or monotonic() > until_s:
             break
-        await _let_engines_begin(access.store, keys)
+        recent.append(keys)
+        if len(recent) > PAGES_AHEAD:
+            await _let_engines_begin(access.store, recent.popleft())
     first = await SCHEDULE_STATES.page(access.store, tenant, where=attribute_conditions({DUE: Is("exists")}), order=BY_DUE, limit=1)
     wait_s = None if not first or first[0].value.due_at_s is None else max(first[0].value.due_at_s - now_s, 0.0)
     return ClockLook(now_s, version, seen, started, wait_s if version == zone_version() else 0.0)
