@@ -121,14 +121,19 @@ async def look_at_schedules(access: StoreAccess, own: Key, last: ClockState) -> 
         keys = await _deal_with(access, tenant, page, now_s)
         seen, started = seen + len(page), started + len(keys)
         now_s = (await access.store.store_time()).now_s
-        if len(page) < PAGE or monotonic() > until_s:
+        wait_s = await _time_to_next(access.store, tenant, now_s)
+        if wait_s != 0 or monotonic() > until_s:
             break
         recent.append(keys)
         if len(recent) > PAGES_AHEAD:
             await _let_engines_begin(access.store, recent.popleft())
-    first = await SCHEDULE_STATES.page(access.store, tenant, where=attribute_conditions({DUE: Is("exists")}), order=BY_DUE, limit=1)
-    wait_s = None if not first or first[0].value.due_at_s is None else max(first[0].value.due_at_s - now_s, 0.0)
     return ClockLook(now_s, version, seen, started, wait_s if version == zone_version() else 0.0)
+
+
+async def _time_to_next(store: Store, tenant: str, now_s: float) -> float | None:
+    """How long it is until the next schedule is due; None if none is."""
+    first = await SCHEDULE_STATES.page(store, tenant, where=attribute_conditions({DUE: Is("exists")}), order=BY_DUE, limit=1)
+    return None if not first or first[0].value.due_at_s is None else max(first[0].value.due_at_s - now_s, 0.0)
 
 
 async def _deal_with(access: StoreAccess, tenant: str, page: Sequence[KeptValue[ScheduleState]], now_s: float) -> list[Key]:
