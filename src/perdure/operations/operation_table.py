@@ -16,6 +16,7 @@ import msgspec
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.core import errors
 from perdure.core.errors import Forbidden
+from perdure.core.paths import Key
 from perdure.operations import (
     on_access,
     on_approvals,
@@ -37,6 +38,7 @@ from perdure.operations import (
 from perdure.service.callers import LOCAL, Caller, Role
 from perdure.service.change_plans import PlannedVerb
 from perdure.service.execution_operations import StartRequest
+from perdure.service.queries import INTERNAL_WORKFLOWS, ExecutionFilter
 from perdure.service.wire_types import SecretText, Version
 
 NO_DEFAULT: Any = inspect.Parameter.empty
@@ -187,11 +189,31 @@ class Operation:
         """Checks that a caller may call this with these arguments.
 
         Raises:
-            Forbidden: a start brings its own definition, which only an author may publish.
+            Forbidden: a start brings its own definition, which only an author may publish; or what Perdure's own executions do, such as approvals, would be
+                told or begun without the operation, and the role, that is there for it.
         """
         request = arguments.get("request")
         if self.function is on_execution_changes.start and isinstance(request, StartRequest) and request.definition is not None:
             caller.expect("author", f"{self.name} with a definition of its own")
+        if self.function in PLAIN_COMMANDS and (own := _own_workflows(arguments)):
+            caller.expect("admin", f"{self.name} of {min(own)}, which is Perdure's own")
+
+
+_START = (on_execution_changes.start, on_execution_changes.rerun, on_execution_changes.fork)
+_TELL = (on_execution_changes.send, on_execution_changes.ask, on_execution_changes.preset, on_execution_changes.start_bulk)
+PLAIN_COMMANDS = frozenset((*_START, *_TELL))
+"""The operations that begin an execution with anything, or tell it anything."""
+
+
+def _own_workflows(arguments: Mapping[str, Any]) -> set[str]:
+    """The workflows of Perdure's own that a command is about."""
+    key, request, which = arguments.get("key"), arguments.get("request"), arguments.get("which")
+    named = {key.workflow} if isinstance(key, Key) else set[str]()
+    if isinstance(request, StartRequest):
+        named.add(request.key.workflow)
+    if isinstance(which, ExecutionFilter):
+        named |= {which.workflow} if which.workflow else set(INTERNAL_WORKFLOWS) if which.internal else set()
+    return named & set(INTERNAL_WORKFLOWS)
 
 
 def _is_struct(kind: Any) -> bool:
