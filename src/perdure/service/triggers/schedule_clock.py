@@ -66,7 +66,7 @@ CANCELLED_MAX = 500
 BACKLOG_WAIT_S, BACKLOG_POLL_S = 1.0, 0.02
 """How long the clock lets engines begin what it has started before it starts more, so that other executions find their turn; and how often it asks."""
 
-CLOCK_RETRY = Retry(max=1_000_000_000, max_wait=30.0)
+CLOCK_RETRY = Retry(max=1_000_000_000, max_wait=5.0)
 """A clock never gives up: only the store can keep it from its work."""
 
 
