@@ -69,6 +69,8 @@ def test_the_flags_of_all_kinds() -> None:
         "delivery key": (False, True),
         "event listeners": (False, False),
         "person": (True, False),
+        "notification rule": (True, False),
+        "notification count": (False, True),
     }
 
 

@@ -12,18 +12,19 @@ import msgspec
 from perdure.code.declarations import checked_name
 from perdure.core.errors import BadValue, NotFound, StaleRecord
 from perdure.service.notifications.notice_watch import watch_messages
-from perdure.service.people.person_records import NotificationKind
+from perdure.service.people.person_records import NOTIFICATION_KINDS, NotificationKind
 from perdure.service.record_kinds import KeptValue, RecordKind, post_records
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import ReadOnlyStore, Store
 
 Channel = Literal["webhook", "smtp"]
 
-FOUND_KINDS: tuple[NotificationKind, ...] = ("asked", "reminder", "escalated", "failure", "needs_attention")
-"""The kinds of events that are looked for."""
+ASSIGNED_KINDS: frozenset[NotificationKind] = frozenset(("asked", "reminder", "escalated"))
+"""The kinds of events of approvals, which have assignees."""
 
 DEFAULT_TITLE, DEFAULT_BODY = "{title}", "{text}"
 GROUP_S_MAX, NAME_CHARACTERS_MAX, TEMPLATE_CHARACTERS_MAX = 7 * 86_400.0, 64, 10_000
+SURGE_ABOVE_MAX, SURGE_S_MIN, SURGE_S_MAX = 1_000, 60.0, 86_400.0
 _FIELD = re.compile(r"\{(\w+)\}")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _URL = re.compile(r"https?://[^/\s]+\S*")
@@ -39,6 +40,8 @@ class NotificationRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     Events within `group_s` go together. No more than `hourly_max` notifications are sent in an hour (0: any number), and none between `quiet_from` and
     `quiet_until`, times such as ``22:00`` in `zone`: they are sent later.
+
+    More than `surge_above` dead letters of `workflow`, or of the tenant, that have failed within `surge_s` are a ``dead_letter_surge``.
     """
 
     kinds: tuple[NotificationKind, ...]
@@ -54,6 +57,8 @@ class NotificationRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     quiet_until: str = ""
     zone: str = "UTC"
     enabled: bool = True
+    surge_above: int = 20
+    surge_s: float = 600.0
 
 
 RULES = RecordKind("notification rule", NotificationRule)
@@ -82,8 +87,8 @@ def check_rule(name: str, rule: NotificationRule) -> None:
     """
     if len(checked_name(name, "rule")) > NAME_CHARACTERS_MAX or _NAME.fullmatch(name) is None:
         raise BadValue("/rule", name[:100], f"a name of up to {NAME_CHARACTERS_MAX} letters, digits, _, . and -")
-    if not rule.kinds or (unknown := sorted(set(rule.kinds) - set(FOUND_KINDS))):
-        raise BadValue("/kinds", list(rule.kinds), f"one or several of {', '.join(FOUND_KINDS)}" + (f", and not {', '.join(unknown)}" if rule.kinds else ""))
+    if not rule.kinds or not set(rule.kinds) <= set(NOTIFICATION_KINDS):
+        raise BadValue("/kinds", list(rule.kinds), f"one or several of {', '.join(NOTIFICATION_KINDS)}")
     _check_target(rule)
     for what, text in (("/title", rule.title), ("/body", rule.body)):
         if len(text) > TEMPLATE_CHARACTERS_MAX:
@@ -92,6 +97,14 @@ def check_rule(name: str, rule: NotificationRule) -> None:
         raise BadValue("/groupSeconds", rule.group_s, "from 0 to a week")
     if rule.hourly_max < 0:
         raise BadValue("/hourlyMax", rule.hourly_max, "a number from 0 on")
+    if not 0 <= rule.surge_above <= SURGE_ABOVE_MAX:
+        raise BadValue("/surgeAbove", rule.surge_above, f"from 0 to {SURGE_ABOVE_MAX:,}")
+    if not SURGE_S_MIN <= rule.surge_s <= SURGE_S_MAX:
+        raise BadValue("/surgeSeconds", rule.surge_s, "from a minute to a day")
+    _check_quiet_hours(rule)
+
+
+def _check_quiet_hours(rule: NotificationRule) -> None:
     if bool(rule.quiet_from) != bool(rule.quiet_until) or not all(_TIME.fullmatch(one) for one in (rule.quiet_from, rule.quiet_until) if one):
         raise BadValue("/quietFrom", rule.quiet_from, "a time such as 22:00, together with quietUntil")
     try:
@@ -109,8 +122,8 @@ def _check_target(rule: NotificationRule) -> None:
         return
     if rule.target and not all(one.count("@") == 1 and one.isprintable() and " " not in one for one in addresses_of(rule)):
         raise BadValue("/target", rule.target[:200], "addresses of e-mail, separated by commas")
-    if not rule.target and not set(rule.kinds) <= {"asked", "reminder", "escalated"}:
-        raise BadValue("/target", rule.target, "given for failures, which have no assignees")
+    if not rule.target and not set(rule.kinds) <= ASSIGNED_KINDS:
+        raise BadValue("/target", rule.target, f"given for what has no assignees: {', '.join(sorted(set(rule.kinds) - ASSIGNED_KINDS))}")
 
 
 def addresses_of(rule: NotificationRule) -> list[str]:

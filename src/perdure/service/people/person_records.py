@@ -14,9 +14,9 @@ from perdure.service.record_kinds import KeptValue, RecordKind, post_records
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import ReadOnlyStore, Store
 
-NotificationKind = Literal["asked", "reminder", "escalated", "failure", "needs_attention", "dead_letter_surge", "open_breaker", "proposal"]
-"""What people are notified of: approvals that are asked for, waited for, or escalated; executions that fail or need attention; more dead letters than usual;
-the breaker of a trigger that opened; and changes of definitions that are proposed."""
+NotificationKind = Literal["asked", "reminder", "escalated", "failure", "needs_attention", "breaker_open", "proposal_filed", "dead_letter_surge"]
+"""What people are notified of: approvals that are asked for, waited for, or escalated; executions that fail or need attention; a trigger that has paused
+itself; a proposed change of a definition; and many dead letters within a short time."""
 
 NOTIFICATION_KINDS: tuple[NotificationKind, ...] = get_args(NotificationKind)
 

@@ -8,6 +8,7 @@ What changes often is no part of the record: the last run is the newest executio
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -172,6 +173,10 @@ def declared_trigger_id(slug: str, name: str) -> str:
     return f"{slug}:{name}"
 
 
+BROKE_AT = "brokeAt"
+"""The attribute of a trigger that has paused itself: since when."""
+
+
 def trigger_attributes(record: TriggerRecord) -> dict[str, AttributeValue | Sequence[AttributeValue]]:
     """The attributes by which a trigger is found. One that is withdrawn is found by its definition alone, so no list has it."""
     found: dict[str, AttributeValue | Sequence[AttributeValue]] = {"definition": record.definition} if record.definition else {}
@@ -180,6 +185,8 @@ def trigger_attributes(record: TriggerRecord) -> dict[str, AttributeValue | Sequ
     found |= {"listed": True, "kind": record.kind, "enabled": record.enabled, "name": record.name}
     if record.owner:
         found["owner"] = record.owner
+    if record.pause is not None and record.pause.breaker:
+        found[BROKE_AT] = datetime.fromtimestamp(record.pause.at_s, UTC)
     if record.workflow:
         found["workflow"] = record.workflow.partition("@")[0].partition(":")[0]
     return found
