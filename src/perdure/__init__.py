@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from perdure.definitions.graph.step_kind import Capabilities, Kind, Limit
     from perdure.definitions.kinds.deployment import Allowed, Deployment
     from perdure.prompt_workflow import Prompt
+    from perdure.service.notifications.app_channel import AppNotification
     from perdure.step_fields import StepFields
     from perdure.stores.encryption import Encrypted
     from perdure.stores.payload_codec import Compressed
@@ -88,6 +89,7 @@ __all__ = [
     "AlreadyExists",
     "Ambiguous",
     "App",
+    "AppNotification",
     "AsyncClient",
     "AsyncHandle",
     "Attempt",
@@ -186,6 +188,7 @@ _HOMES = {
     ),
     "perdure.code.approval_requests": ("Notice",),
     "perdure.prompt_workflow": ("Prompt",),
+    "perdure.service.notifications.app_channel": ("AppNotification",),
     "perdure.code.declared_schedules": ("Schedule",),
     "perdure.code.call_options": ("NamedWorkflow",),
     "perdure.code.carried_context": ("carry", "carry_by"),

@@ -31,7 +31,6 @@ from perdure.code.deterministic_loop import DeterministicLoop
 from perdure.code.durations import Duration, duration_seconds
 from perdure.code.step_environment import Resource
 from perdure.core.errors import BadValue, StoreUnavailable, WrongVerb
-from perdure.core.operations import PROMPT_WORKFLOW
 from perdure.core.paths import Key
 from perdure.definition_sources import DefinitionSource, load_definitions
 from perdure.definition_workflow import Definition, Tools, deployment_with, tool_steps
@@ -39,6 +38,7 @@ from perdure.definitions.graph.policy import NO_POLICY, Policy
 from perdure.definitions.graph.version_ranges import version_order
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.loop_thread import LoopThread
+from perdure.notification_hook import hook_workflow
 from perdure.prompt_workflow import prompt_workflow
 from perdure.runtime.engine import Engine
 from perdure.runtime.garbage_collection import relaxed_garbage_collection
@@ -101,6 +101,7 @@ class App:
     a `SqlalchemyOutbox`, starts and messages with ``connection=`` are written to a table of that database, in the transaction of the caller, and the engines
     of the App post them after its commit. With `tune_gc`, the garbage collector of this process runs more rarely as long as the App is open, as in
     ``perdure worker``. An `observer` is told what its engine and its worker do, such as that of ``perdure.observe.trace_setup.trace_observer()``.
+    `on_notification` is a function, or a step, that receives notifications; see the method of this name.
 
     Files are read and the database is opened when the App is opened, not when it is made.
 
@@ -128,6 +129,7 @@ class App:
         grace: Duration = "30s",
         tune_gc: bool = False,
         observer: Observer | None = None,
+        on_notification: Callable[..., Any] | None = None,
     ) -> None:
         self._listed = _checked_workflows(workflows)
         self._definitions = definitions
@@ -154,6 +156,8 @@ class App:
         self._opened: _OpenApp | None = None
         self._pid = 0
         self._was_open = False
+        if on_notification is not None:
+            _ = self.on_notification(on_notification)
 
     def __repr__(self) -> str:
         return f"<App of {', '.join(one.code.name for one in self._listed) or 'definitions'}>"
@@ -190,10 +194,23 @@ class App:
         Raises:
             BadValue: the App has a handler already, or has been opened.
         """
-        if "listed" in self.__dict__ or any(one.code.name == PROMPT_WORKFLOW for one in self._listed):
-            raise BadValue("on_prompt", handler, "registered once, before the App is opened")
-        self._listed = (*self._listed, prompt_workflow(handler))
+        self._register("on_prompt", handler, prompt_workflow(handler))
         return handler
+
+    def on_notification(self, function: F) -> F:
+        """Registers a function, or a step, that receives the notifications of rules with the channel ``app``, each as an `AppNotification`. Returns it.
+
+        Raises:
+            BadValue: the App has such a function already, or has been opened.
+        """
+        self._register("on_notification", function, hook_workflow(function))
+        return function
+
+    def _register(self, name: str, function: object, receiver: Workflow[..., Any]) -> None:
+        """Adds the workflow by which a function of the application receives something."""
+        if "listed" in self.__dict__ or any(one.code.name == receiver.code.name for one in self._listed):
+            raise BadValue(name, function, "registered once, before the App is opened")
+        self._listed = (*self._listed, receiver)
 
     @property
     def hosting(self) -> tuple[Tools, Deployment, Policy]:

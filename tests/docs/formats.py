@@ -137,6 +137,7 @@ WORKFLOWS = {
     "perdure.composite": "what is counted about a composite",
     "perdure.bulk": "does something with many executions, by a filter",
     "perdure.proposal": "proposes a change of the definition of the execution that starts it",
+    "perdure.hook": "hands a notification to the function of an application; only engines with one have it",
     "perdure.notices": "looks for what people are notified of",
     "perdure.notification": "sends what people are notified of to one recipient",
     "perdure.events": "starts what one event triggers",

@@ -27,7 +27,7 @@ from tests.docs.pages import ROOT
 DIRECTORY = ROOT / "docs/reference"
 
 GROUPS: dict[str, tuple[str, ...]] = {
-    "Declaring": ("step", "workflow", "Step", "Workflow", "Retry", "Signal", "Queue", "Rate", "Schedule", "Prompt"),
+    "Declaring": ("step", "workflow", "Step", "Workflow", "Retry", "Signal", "Queue", "Rate", "Schedule", "Prompt", "AppNotification"),
     "For definitions": ("Definition", "Kind", "Limit", "Capabilities", "Deployment", "Allowed", "Policy"),
     "In a workflow": ("Context", "Turn", "SyncContext", "SyncTurn", "Key"),
     "What verbs return": ("Attempt", "Ok", "Err", "ErrorInfo", "Won", "Record", "Message", "Decision", "Vote"),

@@ -186,6 +186,9 @@ BULK_WORKFLOW = "perdure.bulk"
 NOTIFICATION_WORKFLOW = "perdure.notification"
 """The workflow that sends one notification, or several together, to one recipient."""
 
+HOOK_WORKFLOW = "perdure.hook"
+"""The workflow that hands a notification to the function of an application. Only engines with such a function know it."""
+
 NOTICES_WORKFLOW = "perdure.notices"
 """The workflow that looks for what people are notified of, one execution of it in a tenant."""
 

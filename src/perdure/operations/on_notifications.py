@@ -1,6 +1,7 @@
 """Operations on notifications: the rules by which people are told of approvals and failures."""
 
 from perdure.service.notifications import notification_rules
+from perdure.service.notifications.app_channel import expect_hook
 from perdure.service.notifications.notification_rules import NotificationRule, RuleDetails, RulePage
 from perdure.service.page_cursors import page_limit
 from perdure.service.store_access import StoreAccess
@@ -28,9 +29,11 @@ async def save_rule(access: StoreAccess, tenant: str, rule: str, settings: Notif
     """Saves a notification rule in place of what it was. It is for what happens from then on.
 
     Raises:
-        BadName, BadValue: the name or a field is not valid.
+        BadName, BadValue: the name or a field is not valid, or its channel is app and no living engine has a function for notifications.
         StaleRecord: the rule is not at the revision, or was changed at the same time.
     """
+    if settings.channel == "app":
+        await expect_hook(access)
     return await notification_rules.save_rule(access.store, tenant, rule, settings, revision)
 
 

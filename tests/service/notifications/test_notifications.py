@@ -223,6 +223,7 @@ WRONG: list[tuple[str, dict[str, Any]]] = [
     ("x" * 65, {}),
     ("a", {"kinds": ()}),
     ("a", {"kinds": ("proposal",)}),
+    ("a", {"channel": "app", "target": "https://example.com"}),
     ("a", {"surge_above": -1}),
     ("a", {"surge_above": 1_001}),
     ("a", {"surge_s": 1.0}),

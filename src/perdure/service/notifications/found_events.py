@@ -5,6 +5,7 @@ they paused themselves, and proposals by when they were made.
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
+from typing import cast
 
 import msgspec
 
@@ -14,8 +15,8 @@ from perdure.core.attributes import AttributeTime, sortable_bytes, value_of_sort
 from perdure.core.failure_causes import FAILED_AT, failure_cause
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.service.approvals import read_approval
+from perdure.service.notifications.app_channel import NoticedEvent
 from perdure.service.notifications.notification_rules import ASSIGNED_KINDS, NotificationRule
-from perdure.service.notifications.notification_workflow import NoticedEvent
 from perdure.service.people.person_records import NotificationKind
 from perdure.service.people.substitutes import with_substitutes
 from perdure.service.proposals.proposal_records import PROPOSALS
@@ -30,14 +31,7 @@ FAILURE_KINDS = frozenset(("failure", "needs_attention"))
 AT_A_TIME, EVENTS_AT_A_TIME = 200, 2_000
 
 
-class FoundEvent(msgspec.Struct, frozen=True):
-    """An event, and the people whom it concerns."""
-
-    event: NoticedEvent
-    people: tuple[str, ...] = ()
-
-
-async def found_events(access: StoreAccess, tenant: str, since_s: float, kinds: AbstractSet[NotificationKind]) -> AsyncIterator[FoundEvent]:
+async def found_events(access: StoreAccess, tenant: str, since_s: float, kinds: AbstractSet[NotificationKind]) -> AsyncIterator[NoticedEvent]:
     """Yields the events of some kinds since a time, except surges: whether there is one, a rule says."""
     finders = ((ASSIGNED_KINDS, _approvals), (FAILURE_KINDS, _failures), ({"breaker_open"}, _breakers), ({"proposal_filed"}, _proposals))
     for of, find in finders:
@@ -99,7 +93,7 @@ def _time(head: Head, name: str) -> float:
     return value.us / 1e6 if isinstance(value, AttributeTime) else 0.0
 
 
-async def _approvals(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[FoundEvent]:
+async def _approvals(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
     """The approvals of which people were to be notified since a time, and that wait still."""
     async for head in _heads(access, tenant, NOTICED, since_s, APPROVAL_WORKFLOW):
         one = None if head.ended_at_s is not None else await read_approval(access, head.key)
@@ -109,11 +103,11 @@ async def _approvals(access: StoreAccess, tenant: str, since_s: float) -> AsyncI
         at_s, asks = _time(head, NOTICED), one.requested_by or one.key
         due = "" if one.due_at_s is None else f" It is due at {datetime.fromtimestamp(one.due_at_s, UTC):%Y-%m-%d %H:%M} UTC."
         said = {"reminder": "It still waits.", "escalated": "Others have not decided in time."}.get(kind, f"{asks.workflow} {asks.id} waits for a decision.")
-        event = NoticedEvent(f"{one.id}:{kind}:{at_s:.6f}", kind, one.title, f"{said}{due}", asks.workflow, asks.id, at_s, one.deeplink)  # type: ignore[arg-type]  # what a notice is called
-        yield FoundEvent(event, await with_substitutes(access.store, tenant, one.assignees, at_s))
+        people, name = await with_substitutes(access.store, tenant, one.assignees, at_s), cast("NotificationKind", kind)
+        yield NoticedEvent(f"{one.id}:{kind}:{at_s:.6f}", name, one.title, f"{said}{due}", asks.workflow, asks.id, at_s, one.deeplink, people)
 
 
-async def _failures(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[FoundEvent]:
+async def _failures(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
     """The executions of users that have failed or need attention since a time."""
     async for head in _heads(access, tenant, FAILED_AT, since_s, None):
         if head.key.workflow in INTERNAL_WORKFLOWS or (cause := failure_cause(await read_execution(access, head.key))) is None:
@@ -122,10 +116,10 @@ async def _failures(access: StoreAccess, tenant: str, since_s: float) -> AsyncIt
         kind, title = (
             ("failure", f"{key.workflow} {key.id} has failed") if head.status == "failed" else ("needs_attention", f"{key.workflow} {key.id} needs attention")
         )
-        yield FoundEvent(NoticedEvent(f"{key.workflow}/{key.id}:{kind}:{cause.at_s:.6f}", kind, title, text, key.workflow, key.id, cause.at_s))  # type: ignore[arg-type]  # one of the two
+        yield NoticedEvent(f"{key.workflow}/{key.id}:{kind}:{cause.at_s:.6f}", kind, title, text, key.workflow, key.id, cause.at_s)  # type: ignore[arg-type]  # one of the two
 
 
-async def _breakers(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[FoundEvent]:
+async def _breakers(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
     """The triggers that have paused themselves since a time, and were not resumed yet."""
     async for kept in _records(access, tenant, TRIGGERS, (_since(BROKE_AT, since_s),), AttributeOrder(BROKE_AT)):
         trigger, pause = kept.value, kept.value.pause
@@ -133,10 +127,10 @@ async def _breakers(access: StoreAccess, tenant: str, since_s: float) -> AsyncIt
             continue
         workflow = trigger.workflow.partition("@")[0].partition(":")[0]
         title, text = f"the trigger {trigger.name or trigger.id} has paused itself", f"{pause.reason[:1_000]}. perdure trigger resume {trigger.id} resumes it."
-        yield FoundEvent(NoticedEvent(f"{trigger.id}:breaker_open:{pause.at_s:.6f}", "breaker_open", title, text, workflow, "", pause.at_s))
+        yield NoticedEvent(f"{trigger.id}:breaker_open:{pause.at_s:.6f}", "breaker_open", title, text, workflow, "", pause.at_s)
 
 
-async def _proposals(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[FoundEvent]:
+async def _proposals(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
     """The proposals that were made since a time, and wait for a review."""
     where = attribute_conditions({"created": Is(">=", since_s), "status": "pending"})
     async for kept in _records(access, tenant, PROPOSALS, where, AttributeOrder("created")):
@@ -145,4 +139,4 @@ async def _proposals(access: StoreAccess, tenant: str, since_s: float) -> AsyncI
         title, until = f"{one.proposed_by} proposes a change of {one.slug}", f"{datetime.fromtimestamp(one.expires_at_s, UTC):%Y-%m-%d %H:%M} UTC"
         text = f"{one.note[:1_000] or 'It has no note.'}{widens} It waits for a review until {until}: perdure proposal show {one.id}"
         execution = "" if one.execution is None else one.execution.id
-        yield FoundEvent(NoticedEvent(f"{one.id}:proposal_filed", "proposal_filed", title, text, one.slug, execution, one.created_at_s))
+        yield NoticedEvent(f"{one.id}:proposal_filed", "proposal_filed", title, text, one.slug, execution, one.created_at_s)

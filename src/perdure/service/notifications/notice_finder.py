@@ -18,10 +18,11 @@ from perdure.core.operations import NOTICES_WORKFLOW, NOTIFICATION_WORKFLOW
 from perdure.core.paths import Key
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service.execution_operations import StartRequest, signal_message, start_post
-from perdure.service.notifications.found_events import FoundEvent, count_failures, found_events, surge_event
+from perdure.service.notifications.app_channel import NoticedEvent
+from perdure.service.notifications.found_events import count_failures, found_events, surge_event
 from perdure.service.notifications.notice_watch import CHANGED
 from perdure.service.notifications.notification_rules import RULES, NotificationRule
-from perdure.service.notifications.notification_workflow import EVENT_SIGNAL, NOTIFICATION_CODE, NoticedEvent, NotificationOrder
+from perdure.service.notifications.notification_workflow import EVENT_SIGNAL, NOTIFICATION_CODE, NotificationOrder
 from perdure.service.record_kinds import KeptValue
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter, Post
@@ -62,11 +63,11 @@ async def _look(cursor: NoticeCursor | None) -> NoticeCursor:
         return NoticeCursor(now_s, (), bool(rules), now_s)
     since_s, kinds = max(cursor.until_s - OVERLAP_S, cursor.since_s), {kind for kept in rules for kind in kept.value.kinds}
     found = [one async for one in found_events(access, tenant, since_s, kinds)]
-    new = [one for one in found if one.event.id not in cursor.seen]
+    new = [one for one in found if one.id not in cursor.seen]
     for one in new:
         for kept in rules:
             await _begin(access, tenant, kept, one)
-    seen = tuple(one.event.id for one in found if one.event.at_s >= now_s - OVERLAP_S)
+    seen = tuple(one.id for one in found if one.at_s >= now_s - OVERLAP_S)
     surging = [kept.key for kept in rules if await _surges(access, tenant, kept, cursor, now_s)]
     return NoticeCursor(now_s, seen, True, cursor.since_s, tuple(surging))
 
@@ -80,22 +81,23 @@ async def _surges(access: StoreAccess, tenant: str, kept: KeptValue[Notification
     if lasts:
         return count > rule.surge_above // 2
     if count > rule.surge_above:
-        await _begin(access, tenant, kept, FoundEvent(surge_event(kept.key, rule, cursor.until_s, now_s)))
+        await _begin(access, tenant, kept, surge_event(kept.key, rule, cursor.until_s, now_s))
     return count > rule.surge_above
 
 
-async def _begin(access: StoreAccess, tenant: str, kept: KeptValue[NotificationRule], one: FoundEvent) -> None:
+async def _begin(access: StoreAccess, tenant: str, kept: KeptValue[NotificationRule], event: NoticedEvent) -> None:
     """Begins the notifications of an event by a rule, or adds it to a group."""
-    rule, event = kept.value, one.event
+    rule = kept.value
     if event.kind not in rule.kinds or rule.workflow not in ("", event.workflow):
         return
-    for to in _recipients(rule, one.people):
-        await access.store.commit([await _post(access, tenant, kept.key, rule, to, event)])
+    sent = event if rule.channel == "app" else msgspec.structs.replace(event, people=())
+    for to in _recipients(rule, event.people):
+        await access.store.commit([await _post(access, tenant, kept.key, rule, to, sent)])
 
 
 def _recipients(rule: NotificationRule, people: Iterable[str]) -> Iterator[str]:
-    """The people who are notified; the empty name for the target of the rule."""
-    if rule.target:
+    """The people who are notified; the empty name for the target of the rule, and for the application."""
+    if rule.target or rule.channel == "app":
         yield ""
     else:
         yield from (name for name in people if not name.startswith("group:"))

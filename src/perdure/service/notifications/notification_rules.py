@@ -17,7 +17,7 @@ from perdure.service.record_kinds import KeptValue, RecordKind, post_records
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import ReadOnlyStore, Store
 
-Channel = Literal["webhook", "smtp"]
+Channel = Literal["webhook", "smtp", "app"]
 
 ASSIGNED_KINDS: frozenset[NotificationKind] = frozenset(("asked", "reminder", "escalated"))
 """The kinds of events of approvals, which have assignees."""
@@ -35,8 +35,8 @@ class NotificationRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """A rule. It is for events of `kinds`, of executions of `workflow` (empty: of any).
 
     `target` is the URL of a webhook, or addresses of e-mail, separated by commas; without one, each assignee of an approval gets an e-mail at the address in
-    their record. `secret` names the secret that signs requests. `title` and `body` are templates with ``{title}``, ``{text}``, ``{kind}``, ``{workflow}``,
-    ``{execution}`` and ``{link}``.
+    their record. With the channel ``app``, a function of the application is called. `secret` names the secret that signs requests. `title` and `body` are
+    templates with ``{title}``, ``{text}``, ``{kind}``, ``{workflow}``, ``{execution}`` and ``{link}``.
 
     Events within `group_s` go together. No more than `hourly_max` notifications are sent in an hour (0: any number), and none between `quiet_from` and
     `quiet_until`, times such as ``22:00`` in `zone`: they are sent later.
@@ -119,6 +119,10 @@ def _check_target(rule: NotificationRule) -> None:
             raise BadValue("/target", rule.target[:200], "the URL of a webhook")
         if not rule.secret:
             raise BadValue("/secret", rule.secret, "the name of the secret that signs requests, which perdure secret set keeps")
+        return
+    if rule.channel == "app":
+        if rule.target:
+            raise BadValue("/target", rule.target[:200], "left out with the channel app, which calls a function of the application")
         return
     if rule.target and not all(one.count("@") == 1 and one.isprintable() and " " not in one for one in addresses_of(rule)):
         raise BadValue("/target", rule.target[:200], "addresses of e-mail, separated by commas")

@@ -9,35 +9,20 @@ from typing import Any
 import msgspec
 
 from perdure.code.context import Context
-from perdure.code.declarations import CodeWorkflow, Retry, Signal, step
+from perdure.code.declarations import CodeWorkflow, Signal, step
 from perdure.code.step_environment import current_resources, step_info
 from perdure.core.errors import StaleRecord
 from perdure.core.operations import NOTIFICATION_WORKFLOW
 from perdure.service.notifications import notification_channels
+from perdure.service.notifications.app_channel import APP_HOOK, ATTEMPTS, AppNotification, NoticedEvent
 from perdure.service.notifications.notification_channels import NotificationFailed, NotificationRefused, OutgoingNotification
 from perdure.service.notifications.notification_rules import RULES, NotificationRule, addresses_of, filled, quiet_until
-from perdure.service.people.person_records import PEOPLE, NotificationKind
+from perdure.service.people.person_records import PEOPLE
 from perdure.service.record_kinds import RecordKind, post_records
 from perdure.stores.protocol import Store
 
 EVENTS_MAX = 500
 """The most events that go together."""
-
-ATTEMPTS = Retry(max=12, wait=5.0, factor=3.0, max_wait="2h", fatal=(NotificationRefused,))
-"""About fourteen hours, with two hours between the last attempts."""
-
-
-class NoticedEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event that somebody is notified of: its id, its kind, the title and text, the execution, and the address of a page."""
-
-    id: str
-    kind: NotificationKind
-    title: str
-    text: str
-    workflow: str
-    execution: str
-    at_s: float
-    link: str = ""
 
 
 class NotificationOrder(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,10 +49,11 @@ COUNTS = RecordKind("notification count", HourlyCount, audited=False, expires=Tr
 
 
 class SendPermission(msgspec.Struct, frozen=True):
-    """Whether a notification is sent: not before `wait_s` have passed, or not at all and `why`."""
+    """Whether a notification is sent: not before `wait_s` have passed, or not at all and `why`. With `by_app`, the application does it."""
 
     wait_s: float = 0.0
     why: str = ""
+    by_app: bool = False
 
 
 @step(name="notification_admission")
@@ -81,22 +67,24 @@ async def _admit(order: NotificationOrder) -> SendPermission:
     end_s = quiet_until(kept.value, now_s)
     if end_s is not None:
         return SendPermission(end_s - now_s)
-    return SendPermission() if not kept.value.hourly_max else await _counted(store, tenant, order.rule, kept.value.hourly_max, now_s)
+    wait_s = await _turn(store, tenant, order.rule, kept.value.hourly_max, now_s) if kept.value.hourly_max else 0.0
+    return SendPermission(wait_s, by_app=kept.value.channel == "app")
 
 
-async def _counted(store: Store, tenant: str, rule: str, most: int, now_s: float) -> SendPermission:
+async def _turn(store: Store, tenant: str, rule: str, most: int, now_s: float) -> float:
+    """Counts a notification, or returns how long it waits because there were so many in this hour."""
     hour = int(now_s // 3_600)
     while True:
         kept = await COUNTS.read(store, tenant, rule)
         count = kept.value.count if kept is not None and kept.value.hour == hour else 0
         if count >= most:
-            return SendPermission((hour + 1) * 3_600 - now_s)
+            return (hour + 1) * 3_600 - now_s
         try:
             change = COUNTS.change(tenant, rule, 0 if kept is None else kept.version, HourlyCount(hour, count + 1), expires_at_s=(hour + 2) * 3_600.0)
             await post_records(store, [change])
         except StaleRecord:  # another notification was counted meanwhile
             continue
-        return SendPermission()
+        return 0.0
 
 
 @step(name="notification_delivery", retry=ATTEMPTS, raises=(NotificationRefused, NotificationFailed))
@@ -120,6 +108,24 @@ async def _deliver(order: NotificationOrder) -> str:
         return f"nobody: the address of {order.to} is not known"
     await notification_channels.send_email(to, one)
     return ", ".join(to)
+
+
+@step(name="notification_for_app")
+async def _for_app(order: NotificationOrder) -> AppNotification | None:
+    """What the application is handed; None if the rule was removed or disabled."""
+    store, own = _store(), step_info().execution
+    kept = await RULES.read(store, own.tenant, order.rule)
+    if kept is None or not kept.value.enabled:
+        return None
+    events = tuple([msgspec.structs.replace(event, people=await _wanting(store, own.tenant, event)) for event in order.events])
+    one = composed(own.id, kept.value, list(events))
+    return AppNotification(own.id, order.rule, one.title, one.text, events)
+
+
+async def _wanting(store: Store, tenant: str, event: NoticedEvent) -> tuple[str, ...]:
+    """The people of an event who have not unsubscribed from its kind."""
+    known = [(name, None if name.startswith("group:") else await PEOPLE.read(store, tenant, name)) for name in event.people]
+    return tuple(name for name, kept in known if kept is None or event.kind not in kept.value.unsubscribed)
 
 
 def composed(id: str, rule: NotificationRule, events: list[NoticedEvent]) -> OutgoingNotification:
@@ -155,8 +161,16 @@ async def _notification_workflow(ctx: Context, order: NotificationOrder) -> str:
         if admission.why:
             return f"nobody: {admission.why}"
         if not admission.wait_s:
-            return await ctx.step(_deliver, order)
+            return await (_hand_over(ctx, order) if admission.by_app else ctx.step(_deliver, order))
         await ctx.sleep(admission.wait_s)
+
+
+async def _hand_over(ctx: Context, order: NotificationOrder) -> str:
+    notification = await ctx.step(_for_app, order)
+    if notification is None:
+        return "nobody: the rule was removed or disabled"
+    await ctx.call(APP_HOOK, notification)
+    return "the application"
 
 
 NOTIFICATION_CODE = CodeWorkflow(_notification_workflow, NOTIFICATION_WORKFLOW)
