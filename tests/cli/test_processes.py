@@ -56,7 +56,7 @@ def test_help_imports_little(args: list[str]) -> None:
     imported = python(IMPORTED, *args).stderr.split()
     heavy = [name for name in imported if name.startswith(("rich", "sqlite3", "perdure.runtime", "perdure.service", "perdure.stores", "perdure.sync_client"))]
     assert not heavy
-    assert len([name for name in imported if name.startswith("perdure.")]) <= 32
+    assert len([name for name in imported if name.startswith("perdure.")]) <= 42
     assert len(imported) <= 90
 
 
