@@ -9,6 +9,7 @@ import resource
 import sys
 import tempfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ async def make(store: Store, name: str, count: int, due_at_s: float) -> None:
         changes = []
         for number in range(first, min(first + PIECE, count)):
             now_s, id = time.time(), f"{name}-{number}"
-            config = ScheduleConfig(once=(due_at_s,))
+            config = ScheduleConfig(once=(datetime.fromtimestamp(due_at_s, UTC),))
             by: dict[str, Any] = {"created_at_s": now_s, "created_by": "bench", "updated_at_s": now_s, "updated_by": "bench"}
             changes.append(trigger_change(TENANT, 0, TriggerRecord(id=id, name=id, config=config, workflow="job", is_code=True, resumed_at_s=now_s, **by)))
             changes.append(state_change(TENANT, id, 0, ScheduleState(now_s, due_at_s, due_at_s)))

@@ -57,7 +57,7 @@ claim   where
 77, 78, 80, 81 service/triggers/test_schedule_clock: test_each_tick_starts_an_execution_that_knows_it; as 14
 79, 84  service/triggers/test_schedule_times: test_ticks_are_those_of_the_vectors_where_two_libraries_agree,
         test_a_time_of_the_day_is_due_once_on_each_day_whatever_its_clocks_do
-82      later: the target orchestrator
+82      service/triggers/test_schedule_clock: test_a_tick_hands_its_prompt_to_the_handler_of_the_application
 83      test_curl_triggers_001: test_triggers_live_and_start_executions_by_curl_whenever_the_server_is_killed
 85-89   test_run_001: test_an_approval_halts_it_and_either_decision_leads_on_as_the_seed_says
 90, 91  as 39; api/test_route_aliases: test_a_denied_approval_cancels_and_is_a_resume_as_well

@@ -105,6 +105,8 @@ def _config_of(settings: GlobalOptions, given: dict[str, Any]) -> TriggerConfig:
     """The config that the options of `create` name."""
     if given["config"] is not None:
         return _config_in_file(given["config"], settings.tenant)
+    from datetime import UTC, datetime
+
     from perdure.code.durations import duration_seconds
     from perdure.service.triggers.trigger_records import ScheduleConfig
 
@@ -113,7 +115,7 @@ def _config_of(settings: GlobalOptions, given: dict[str, Any]) -> TriggerConfig:
     return ScheduleConfig(
         cron=given["cron"],
         every_s=None if given["every"] is None else duration_seconds(given["every"], "--every"),
-        once=tuple(_time_s(one, "--once") for one in given["once"]),
+        once=tuple(datetime.fromtimestamp(_time_s(one, "--once"), UTC) for one in given["once"]),
         timezone=given["timezone"],
         jitter_s=duration_seconds(given["jitter"], "--jitter"),
         starts_at_s=None if given["starts"] is None else _time_s(given["starts"], "--starts"),

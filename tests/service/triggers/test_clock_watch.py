@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 from perdure.core.messages import TerminateMessage
 from perdure.core.operations import SCHEDULE_WORKFLOW
@@ -53,7 +54,7 @@ async def test_an_engine_that_begins_brings_back_a_clock_that_was_ended(s: Sched
 @scheduled
 async def test_without_an_active_schedule_no_clock_is_started_again(s: Schedules) -> None:
     _ = await s.engine()
-    trigger = await s.create(once=(BEGIN_S + 10,))
+    trigger = await s.create(once=(datetime.fromtimestamp(BEGIN_S + 10, UTC),))
     await until(20)
     assert await s.seconds(trigger) == [10]
     await s.cluster.tell(CLOCK_KEY, TerminateMessage("on purpose"))

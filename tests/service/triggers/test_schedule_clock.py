@@ -1,5 +1,6 @@
 """Claims about the schedule clock: each tick of a schedule starts one execution, at its time, whatever happens to the others."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -169,7 +170,7 @@ async def test_an_edit_takes_effect_at_once_and_loses_no_tick_that_was_due(s: Sc
 @scheduled
 async def test_a_list_of_times_ends(s: Schedules) -> None:
     await s.engine()
-    trigger = await s.create(once=(BEGIN_S + 100, BEGIN_S + 50))
+    trigger = await s.create(once=(datetime.fromtimestamp(BEGIN_S + 100, UTC), datetime.fromtimestamp(BEGIN_S + 50, UTC)))
     await until(500)
     assert await s.seconds(trigger) == [50, 100] and (await s.state(trigger)).due_at_s is None
 

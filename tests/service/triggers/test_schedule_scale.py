@@ -1,5 +1,6 @@
 """Claims about many schedules: those that are due at once all start, in pieces, and those that are not due cost nothing."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ async def make(s: Schedules, count: int, due_at_s: float) -> None:
     for first in range(0, count, 100):
         changes = []
         for number in range(first, min(first + 100, count)):
-            id, config = f"s{due_at_s:.0f}-{number}", ScheduleConfig(once=(due_at_s,))
+            id, config = f"s{due_at_s:.0f}-{number}", ScheduleConfig(once=(datetime.fromtimestamp(due_at_s, UTC),))
             by: dict[str, Any] = {"created_by": "me", "created_at_s": BEGIN_S, "updated_by": "me", "updated_at_s": BEGIN_S}
             record = TriggerRecord(id=id, name=id, config=config, workflow="report", is_code=True, **by)
             changes += [trigger_change(T, 0, record), state_change(T, id, 0, ScheduleState(BEGIN_S, due_at_s, due_at_s))]

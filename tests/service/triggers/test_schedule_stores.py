@@ -1,6 +1,7 @@
 """Claims about looks at schedules on every store: of several at once, each tick is started by one; and what is not admitted is skipped."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from perdure.core.operations import SCHEDULE_WORKFLOW
@@ -19,7 +20,7 @@ CLOCK = Key(T, SCHEDULE_WORKFLOW, "clock")
 async def make(access: StoreAccess, id: str, **config: Any) -> None:
     """Makes a schedule that was due at each of the last two seconds."""
     now_s = float(int((await access.store.store_time()).now_s))
-    times = ScheduleConfig(once=(now_s - 2, now_s - 1, now_s + 1e6), **config)
+    times = ScheduleConfig(once=tuple(datetime.fromtimestamp(now_s + ahead_s, UTC) for ahead_s in (-2, -1, 1e6)), **config)
     by: dict[str, Any] = {"created_by": "me", "created_at_s": now_s, "updated_by": "me", "updated_at_s": now_s, "resumed_at_s": now_s - 10}
     record = TriggerRecord(id=id, name=id, config=times, workflow="report", is_code=True, **by)
     await post_records(access.store, [trigger_change(T, 0, record), state_change(T, id, 0, ScheduleState(now_s - 10, now_s - 10))])

@@ -111,7 +111,7 @@ def test_an_interval_is_counted_from_when_the_schedule_began_or_from_its_start_d
 
 
 def test_a_list_of_times_is_in_order_and_ends() -> None:
-    once = ScheduleConfig(once=(at("2026-06-02T00:00Z"), at("2026-06-01T00:00Z"), at("2026-06-01T00:00Z")))
+    once = ScheduleConfig(once=tuple(datetime.fromisoformat(f"2026-06-0{day}T00:00Z") for day in (2, 1, 1)))
     assert ticks(once, "2026-05-01T00:00Z", 5) == ["2026-06-01T00:00:00Z", "2026-06-02T00:00:00Z"]
     assert next_tick(once, 0.0, at("2026-06-02T00:00Z")) is None
 
@@ -121,7 +121,7 @@ def test_start_and_end_dates_bound_all_kinds() -> None:
     expected = ["2026-06-01T00:00:00Z", "2026-06-02T00:00:00Z"]
     for config in (ScheduleConfig(cron="@daily", **dates), ScheduleConfig(every_s=DAY_S, **dates)):
         assert ticks(config, "2026-05-01T00:00Z", 5) == expected
-    days = tuple(at(f"2026-0{month}-0{day}T00:00Z") for month in (5, 6, 7) for day in (1, 2, 3))
+    days = tuple(datetime.fromisoformat(f"2026-0{month}-0{day}T00:00Z") for month in (5, 6, 7) for day in (1, 2, 3))
     assert ticks(ScheduleConfig(once=days, **dates), "2026-04-01T00:00Z", 9) == expected
 
 

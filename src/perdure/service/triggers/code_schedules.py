@@ -45,7 +45,7 @@ def schedule_config(schedule: Schedule) -> ScheduleConfig:
         cron=schedule.cron,
         timezone=schedule.timezone,
         every_s=None if schedule.every is None else duration_seconds(schedule.every, "Schedule(every)"),
-        once=tuple(moment.timestamp() for moment in schedule.once),
+        once=tuple(schedule.once),
         jitter_s=duration_seconds(schedule.jitter, "Schedule(jitter)") if schedule.jitter else 0.0,
         starts_at_s=None if schedule.starts is None else schedule.starts.timestamp(),
         ends_at_s=None if schedule.ends is None else schedule.ends.timestamp(),

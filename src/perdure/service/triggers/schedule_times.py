@@ -135,7 +135,7 @@ def _ticks(config: ScheduleConfig, began_at_s: float, after_s: float) -> Iterato
     elif config.every_s is not None:
         yield from _interval_ticks(config.every_s, began_at_s, config.starts_at_s, after_s)
     else:
-        yield from sorted({round(tick_s, 3) for tick_s in config.once})
+        yield from sorted({round(tick.timestamp(), 3) for tick in config.once})
 
 
 def _cron_ticks(expression: str, timezone: str, after_s: float) -> Iterator[float]:

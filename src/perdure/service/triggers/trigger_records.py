@@ -66,7 +66,7 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="schedule", tag_field="type"):
-    """Executions are started at times: those of a `cron` expression in a `timezone`, `every_s` seconds, or `once` (times, as seconds since 1970).
+    """Executions are started at times: those of a `cron` expression in a `timezone`, `every_s` seconds, or `once`, at these.
 
     `jitter_s` delays each start by up to as much, always the same for one tick. Of ticks that were missed, the last `catch_up` are started late. After
     `break_after` failures in a row (0: never), the schedule pauses itself. With ``overlap: queue``, up to `queued_max` executions wait. With the `target`
@@ -76,7 +76,7 @@ class ScheduleConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     cron: str = ""
     timezone: str = "UTC"
     every_s: float | None = None
-    once: tuple[float, ...] = ()
+    once: tuple[datetime, ...] = ()
     jitter_s: float = 0.0
     starts_at_s: float | None = None
     ends_at_s: float | None = None

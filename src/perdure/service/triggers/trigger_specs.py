@@ -6,7 +6,7 @@ A definition's trigger without a name has one that follows from what it is, such
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -153,8 +153,8 @@ def _check_schedule(config: ScheduleConfig) -> None:
         raise BadValue("/config/everySeconds", config.every_s, "at least one second")
     if len(config.once) > ONCE_MAX:
         raise BadValue("/config/once", len(config.once), f"at most {ONCE_MAX:,} times")
-    if wrong := [one for one in config.once if not 0 <= one <= LATEST_S]:
-        raise BadValue("/config/once", wrong[0], "a time from 1970 to 9999, in seconds since 1970")
+    if wrong := [one for one in config.once if one.tzinfo is None or not 0 <= one.timestamp() <= LATEST_S]:
+        raise BadValue("/config/once", wrong[0], "a time from 1970 to 9999 with its zone")
     for field, value, most in (
         ("everySeconds", config.every_s or 0, DELAY_MAX_S),
         ("jitterSeconds", config.jitter_s, DELAY_MAX_S),
@@ -235,7 +235,7 @@ def _seconds(fields: dict[str, Any], *names: str) -> dict[str, Any]:
 def _read_schedule(fields: dict[str, Any], where: str) -> TriggerConfig:
     times: dict[str, Any] = {f"{name}_at_s": _time_s(fields.pop(name), f"{where}/schedule/{name}") for name in ("starts", "ends") if name in fields}
     if "once" in fields:
-        times["once"] = tuple(_time_s(one, f"{where}/schedule/once") for one in fields.pop("once"))
+        times["once"] = tuple(datetime.fromtimestamp(_time_s(one, f"{where}/schedule/once"), UTC) for one in fields.pop("once"))
     return msgspec.convert(_seconds(fields, "every", "jitter") | times, ScheduleConfig)
 
 
