@@ -209,6 +209,8 @@ def _shown(event: e.Event, decided: Collection[Path]) -> str:
         case e.SettledEvent(path, Success(_, port)) if path in decided:
             return f"{path} is decided by {port}"
         case e.OpenedEvent(path, op):
+            if isinstance(op, SpawnOperation) and op.workflow == APPROVAL_WORKFLOW:
+                op = msgspec.structs.replace(op, attributes=())  # which say when it was asked
             return f"{path} asks for {op}" if path[0] != UNDO else f"{path} undoes"
         case e.SettledEvent(path, outcome):
             return f"{path} comes to {outcome}"
