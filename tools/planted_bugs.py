@@ -805,8 +805,8 @@ GUARDS = (
     ),
     Guard(
         "an approval link needs the deployment's secret",
-        "service.approvals:read_link",
-        Instead("hmac.compare_digest(signature.encode(), _text(_signature(secret, said)).encode())", "True"),
+        "service.people.signed_links:read_link",
+        Instead("is_signed(secret, DOMAIN, said.encode(), bytes_of(by))", "True"),
         suite("service/test_approvals.py"),
     ),
     Guard(
@@ -1393,9 +1393,40 @@ GUARDS = (
     # People: what is recorded is not contradicted, and what an engine has taken up is not taken back.
     Guard(
         "a decision that is recorded is not contradicted",
-        "service.approvals:vote_message",
+        "service.approvals:_open_state",
         never("decided_by is not None"),
         suite("service/test_approvals.py", "kept_until_an_engine"),
+    ),
+    # Triggers: each tick, delivery and event starts one execution, and what Perdure's own executions are told has a role.
+    Guard(
+        "an event starts an execution under an id that follows from it",
+        "service.triggers.event_dispatch:_started",
+        Instead("TriggeredStart(key, payload, facts)", "TriggeredStart(key + str(id(payload)), payload, facts)"),
+        suite("service/triggers/test_event_triggers.py", "killed_at_any_time"),
+    ),
+    Guard(
+        "a chain of triggers is stopped",
+        "service.triggers.event_dispatch:_is_stopped",
+        Instead("len(event.chain) < CHAIN_MAX", "True"),
+        suite("service/triggers/test_event_triggers.py", "for_ever"),
+    ),
+    Guard(
+        "an operator does not vote by a plain message",
+        "operations.operation_table:Operation.expect_arguments_allowed",
+        never("_own_workflows(arguments)"),
+        suite("operations/test_own_executions.py"),
+    ),
+    Guard(
+        "the limit of a person is counted by the store",
+        "service.active_limits:LimitedStore._limited",
+        never("self._limits.per_person"),
+        suite("api/test_active_limits.py", "come_at_once"),
+    ),
+    Guard(
+        "a path is that of one trigger",
+        "service.triggers.trigger_changes:_path_changes",
+        never("kept.value.trigger != given_up.get(path)"),
+        suite("service/triggers/test_trigger_changes.py", "one_trigger"),
     ),
     Guard(
         "a patch that an engine has judged is not said to be withdrawn",
