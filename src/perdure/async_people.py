@@ -18,6 +18,7 @@ from perdure.operations import on_approvals, on_notifications, on_people
 from perdure.operations.local_service import LocalService
 from perdure.service.approvals import Approval
 from perdure.service.notifications.notification_rules import NotificationRule, RuleDetails
+from perdure.service.notifications.rule_trials import RuleTrial
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.people.inbox import ApprovalCount, inbox_filter
 from perdure.service.people.person_records import NotificationKind, PersonDetails, PersonSettings
@@ -131,6 +132,18 @@ class AsyncPeople:
             StaleRecord: it is not at the revision.
         """
         await LocalService(self._access, checked_name(tenant, "tenant"))(on_notifications.remove_rule, tenant, name, revision)
+
+    async def try_notification_rule(self, name: str, *, to: str = "", tenant: str = DEFAULT_TENANT) -> RuleTrial:
+        """Sends a sample by a notification rule, to its target; if it has none, to the address of the person `to`, by default the caller.
+
+        It is sent at once and attempted once, also if the rule is disabled. The result of the execution says to whom.
+
+        Raises:
+            NotFound: there is none of this name.
+            BadValue: its channel is app, and no living engine has a function for notifications.
+        """
+        call = LocalService(self._access, checked_name(tenant, "tenant"))
+        return await call(on_notifications.try_rule, call.caller, name, to)
 
 
 def _seconds(time: datetime | None, what: str) -> float | None:

@@ -16,6 +16,7 @@ from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.service.approvals import Approval
 from perdure.service.notifications.notification_rules import NotificationRule, RuleDetails
+from perdure.service.notifications.rule_trials import RuleTrial
 from perdure.service.people.inbox import ApprovalCount
 from perdure.service.people.person_records import NotificationKind, PersonDetails
 
@@ -119,3 +120,14 @@ class People:
             StaleRecord: it is not at the revision.
         """
         self._thread.call(self._inner.remove_notification_rule(name, revision=revision, tenant=tenant))
+
+    def try_notification_rule(self, name: str, *, to: str = "", tenant: str = DEFAULT_TENANT) -> RuleTrial:
+        """Sends a sample by a notification rule, to its target; if it has none, to the address of the person `to`, by default the caller.
+
+        It is sent at once and attempted once, also if the rule is disabled. The result of the execution says to whom.
+
+        Raises:
+            NotFound: there is none of this name.
+            BadValue: its channel is app, and no living engine has a function for notifications.
+        """
+        return self._thread.call(self._inner.try_notification_rule(name, to=to, tenant=tenant))

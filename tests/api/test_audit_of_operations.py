@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 IN_THE_LOG = {
     *("executions.start", "executions.rerun", "executions.fork", "executions.send", "executions.ask", "executions.preset", "catalog.start"),
     *("runs.run_workflow", "triggers.run", "triggers.backfill", "events.post", "runs.approve", "runs.decide", "runs.complete", "runs.report_status"),
+    "notifications.try_rule",
     "executions.start_bulk",
     *("catalog.start_document", "approvals.vote", "approvals.delegate", "approvals.vote_by_link"),
     *("approvals.complete", "approvals.fail", "approvals.heartbeat"),

@@ -86,7 +86,7 @@ def _inbox_conditions(given: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError("--mine is for you; leave --for out")
     found: dict[str, Any] = {name: given[name] for name in ("priority", "workflow", "overdue") if given[name]}
     if given["mine"] or given["by"] is not None or given["groups"]:
-        found |= {"assignee": _current_user() if given["mine"] else given["by"] or "", "groups": given["groups"]}
+        found |= {"assignee": current_user() if given["mine"] else given["by"] or "", "groups": given["groups"]}
     if given["resource"]:
         type, _, id = given["resource"].partition("/")
         found["resource"] = (type, id)
@@ -151,7 +151,7 @@ def delegate(settings: GlobalOptions, /, *, id: str, to: str, by: str | None, gr
     from perdure.cli import bulk_actions, terminal_text
 
     def pass_on(text: str) -> None:
-        one, who = client.approval(text, path=path, tenant=settings.tenant), by or _current_user()
+        one, who = client.approval(text, path=path, tenant=settings.tenant), by or current_user()
         client.people.delegate(one, to, by=who, groups=groups, note=given["note"], wait=not given["no_wait"], timeout=given["timeout"])
         click.echo(f"{_described(one)} is delegated by {terminal_text.clean(who)} to {terminal_text.clean(to)}")
 
@@ -185,7 +185,7 @@ def _decide(settings: GlobalOptions, given: dict[str, Any], yes: bool) -> None:
     bulk_actions.check_filter(given)
     if given["path"] is not None and given["everything"]:
         raise click.UsageError("--path needs ids; leave --all out")
-    by, verb = given["by"] or _current_user(), "approve" if yes else "reject"
+    by, verb = given["by"] or current_user(), "approve" if yes else "reject"
 
     def answer(one: Approval) -> None:
         if given["dry_run"]:
@@ -270,7 +270,7 @@ def _form_value(form: dict[str, Any] | None, value: str | None, pairs: tuple[str
     return argument_values.parse_pairs(pairs, dict.fromkeys(texts, str))
 
 
-def _current_user() -> str:
+def current_user() -> str:
     """The user who runs the command."""
     import getpass
     import os

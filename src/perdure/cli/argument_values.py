@@ -117,3 +117,18 @@ def _json(text: str) -> Any:
 
 def _no_json(constant: str) -> Any:
     raise ValueError(f"{constant} is no JSON")
+
+
+def time_option(text: str, option: str) -> float:
+    """Reads a time with its zone, in seconds since 1970.
+
+    Raises:
+        BadValue: it is none.
+    """
+    from perdure.core.errors import BadValue
+    from perdure.service.triggers.trigger_specs import time_with_zone
+
+    try:
+        return time_with_zone(text)
+    except ValueError:
+        raise BadValue(option, text, "a time with its zone, such as 2027-01-01T09:00:00Z") from None

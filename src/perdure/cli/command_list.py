@@ -13,6 +13,8 @@ from perdure.cli.graph_commands import graph, patch
 from perdure.cli.init_command import init
 from perdure.cli.key_commands import keys
 from perdure.cli.lint_command import lint
+from perdure.cli.notification_commands import notifications
+from perdure.cli.people_commands import people
 from perdure.cli.proposal_commands import proposal, propose
 from perdure.cli.prune_commands import archives, prune
 from perdure.cli.queue_commands import limit, queues
@@ -34,6 +36,6 @@ root.section("Catalog", (workflow, sync, propose, proposal, trigger, webhook))
 root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
-root.section("Decide", (approvals, approve, reject, delegate, decide))
+root.section("Decide", (approvals, approve, reject, delegate, decide, people, notifications))
 root.section("Maintain", (limit, doctor, verify, export, import_, prune, secret, keys, db))
 root.section("Develop", (validate, fmt, lint, diff, compile_, schema, kinds, tools, check, replay, fake_llm))

@@ -107,6 +107,7 @@ def _config_of(settings: GlobalOptions, given: dict[str, Any]) -> TriggerConfig:
         return _config_in_file(given["config"], settings.tenant)
     from datetime import UTC, datetime
 
+    from perdure.cli.argument_values import time_option
     from perdure.code.durations import duration_seconds
     from perdure.service.triggers.trigger_records import ScheduleConfig
 
@@ -115,11 +116,11 @@ def _config_of(settings: GlobalOptions, given: dict[str, Any]) -> TriggerConfig:
     return ScheduleConfig(
         cron=given["cron"],
         every_s=None if given["every"] is None else duration_seconds(given["every"], "--every"),
-        once=tuple(datetime.fromtimestamp(_time_s(one, "--once"), UTC) for one in given["once"]),
+        once=tuple(datetime.fromtimestamp(time_option(one, "--once"), UTC) for one in given["once"]),
         timezone=given["timezone"],
         jitter_s=duration_seconds(given["jitter"], "--jitter"),
-        starts_at_s=None if given["starts"] is None else _time_s(given["starts"], "--starts"),
-        ends_at_s=None if given["ends"] is None else _time_s(given["ends"], "--ends"),
+        starts_at_s=None if given["starts"] is None else time_option(given["starts"], "--starts"),
+        ends_at_s=None if given["ends"] is None else time_option(given["ends"], "--ends"),
         catch_up=given["catch_up"],
         overlap=given["overlap"],
         queued_max=given["queued_max"],
@@ -143,16 +144,6 @@ def _config_in_file(file: str, tenant: str) -> TriggerConfig:
         raise click.UsageError(f"--config {file} can't be read as JSON: {error}") from error
     config: TriggerConfig = form_of(TriggerConfig).read(read, "/config", tenant)
     return config
-
-
-def _time_s(text: str, option: str) -> float:
-    from perdure.core.errors import BadValue
-    from perdure.service.triggers.trigger_specs import time_with_zone
-
-    try:
-        return time_with_zone(text)
-    except ValueError:
-        raise BadValue(option, text, "a time with its zone, such as 2027-01-01T09:00:00Z") from None
 
 
 @click.command("pause", cls=CliCommand)
@@ -235,8 +226,9 @@ def backfill(settings: GlobalOptions, /, *, id: str, since: str, until: str, exp
     from datetime import UTC, datetime
 
     from perdure.cli import output
+    from perdure.cli.argument_values import time_option
 
-    begin, end = (datetime.fromtimestamp(_time_s(text, option), UTC) for text, option in ((since, "--from"), (until, "--until")))
+    begin, end = (datetime.fromtimestamp(time_option(text, option), UTC) for text, option in ((since, "--from"), (until, "--until")))
     found = _with_triggers(settings, lambda triggers: triggers.backfill(id, begin, end, expect=expect, tenant=settings.tenant))
     if as_json:
         click.echo(output.indented_json(output.as_data(found)))

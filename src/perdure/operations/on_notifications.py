@@ -1,8 +1,10 @@
 """Operations on notifications: the rules by which people are told of approvals and failures."""
 
-from perdure.service.notifications import notification_rules
+from perdure.service.callers import Caller
+from perdure.service.notifications import notification_rules, rule_trials
 from perdure.service.notifications.app_channel import expect_hook
 from perdure.service.notifications.notification_rules import NotificationRule, RuleDetails, RulePage
+from perdure.service.notifications.rule_trials import RuleTrial
 from perdure.service.page_cursors import page_limit
 from perdure.service.store_access import StoreAccess
 
@@ -45,3 +47,15 @@ async def remove_rule(access: StoreAccess, tenant: str, rule: str, revision: int
         StaleRecord: it is not at the revision.
     """
     await notification_rules.remove_rule(access.store, tenant, rule, revision)
+
+
+async def try_rule(access: StoreAccess, caller: Caller, rule: str, to: str = "") -> RuleTrial:
+    """Sends a sample by a notification rule, to its target; if it has none, to the address of the person `to`, by default the caller.
+
+    It is sent at once and attempted once, also if the rule is disabled.
+
+    Raises:
+        NotFound: there is no such rule.
+        BadValue: its channel is app, and no living engine has a function for notifications.
+    """
+    return await rule_trials.try_rule(access, caller.tenant, rule, to or caller.decides_as(""))

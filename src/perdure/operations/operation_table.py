@@ -349,6 +349,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_notifications.read_rule, "GET", "/api/notification-rules/{rule}", "admin"),
     Operation(on_notifications.save_rule, "PUT", "/api/notification-rules/{rule}", "admin"),
     Operation(on_notifications.remove_rule, "DELETE", "/api/notification-rules/{rule}", "admin"),
+    Operation(on_notifications.try_rule, "POST", "/api/notification-rules/{rule}/test", "admin"),
     Operation(on_people.read_person, "GET", "/api/people/{person}", None),
     Operation(on_people.save_person, "PUT", "/api/people/{person}", None),
     Operation(on_access.list_keys, "GET", "/api/keys", "admin"),

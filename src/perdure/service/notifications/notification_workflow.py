@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.code.context import Context
-from perdure.code.declarations import CodeWorkflow, Signal, step
+from perdure.code.declarations import CodeWorkflow, Retry, Signal, step
 from perdure.code.step_environment import current_resources, step_info
 from perdure.core.errors import StaleRecord
 from perdure.core.operations import NOTIFICATION_WORKFLOW
@@ -18,7 +18,7 @@ from perdure.service.notifications.app_channel import APP_HOOK, ATTEMPTS, AppNot
 from perdure.service.notifications.notification_channels import NotificationFailed, NotificationRefused, OutgoingNotification
 from perdure.service.notifications.notification_rules import RULES, NotificationRule, addresses_of, filled, quiet_until
 from perdure.service.people.person_records import PEOPLE
-from perdure.service.record_kinds import RecordKind, post_records
+from perdure.service.record_kinds import KeptValue, RecordKind, post_records
 from perdure.stores.protocol import Store
 
 EVENTS_MAX = 500
@@ -26,12 +26,16 @@ EVENTS_MAX = 500
 
 
 class NotificationOrder(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is to be sent: by which rule, to whom (empty: the rule's own target), which events, and until when further ones are gathered."""
+    """What is to be sent: by which rule, to whom (empty: the rule's own target), which events, and until when further ones are gathered.
+
+    A trial is sent at once, also if the rule is disabled, and is attempted once.
+    """
 
     rule: str
     to: str = ""
     events: tuple[NoticedEvent, ...] = ()
     gather_until_s: float | None = None
+    is_trial: bool = False
 
 
 EVENT_SIGNAL = Signal("event", NoticedEvent)
@@ -60,9 +64,11 @@ class SendPermission(msgspec.Struct, frozen=True):
 async def _admit(order: NotificationOrder) -> SendPermission:
     """Decides whether a notification may be sent now, and counts it if so. One that was counted before a crash may be counted twice."""
     store, tenant = _store(), step_info().execution.tenant
-    kept = await RULES.read(store, tenant, order.rule)
-    if kept is None or not kept.value.enabled:
+    kept = await _rule_of(store, tenant, order)
+    if kept is None:
         return SendPermission(why="the rule was removed or disabled")
+    if order.is_trial:
+        return SendPermission(by_app=kept.value.channel == "app")
     now_s = (await store.store_time()).now_s
     end_s = quiet_until(kept.value, now_s)
     if end_s is not None:
@@ -87,16 +93,21 @@ async def _turn(store: Store, tenant: str, rule: str, most: int, now_s: float) -
         return 0.0
 
 
-@step(name="notification_delivery", retry=ATTEMPTS, raises=(NotificationRefused, NotificationFailed))
-async def _deliver(order: NotificationOrder) -> str:
+async def _rule_of(store: Store, tenant: str, order: NotificationOrder) -> KeptValue[NotificationRule] | None:
+    """The rule of a notification; None if it was removed or disabled."""
+    kept = await RULES.read(store, tenant, order.rule)
+    return kept if kept is not None and (kept.value.enabled or order.is_trial) else None
+
+
+async def _delivered(order: NotificationOrder) -> str:
     """Sends a notification, and returns to whom; why not, if it is sent to nobody."""
     store, own = _store(), step_info().execution
-    kept = await RULES.read(store, own.tenant, order.rule)
-    if kept is None or not kept.value.enabled:
+    kept = await _rule_of(store, own.tenant, order)
+    if kept is None:
         return "nobody: the rule was removed or disabled"
     rule, person = kept.value, None if not order.to else await PEOPLE.read(store, own.tenant, order.to)
     unwanted = () if person is None else person.value.unsubscribed
-    events = [event for event in order.events if event.kind not in unwanted]
+    events = [event for event in order.events if event.kind not in unwanted or order.is_trial]
     if not events:
         return "nobody: they have unsubscribed"
     one = composed(own.id, rule, events)
@@ -114,8 +125,8 @@ async def _deliver(order: NotificationOrder) -> str:
 async def _for_app(order: NotificationOrder) -> AppNotification | None:
     """What the application is handed; None if the rule was removed or disabled."""
     store, own = _store(), step_info().execution
-    kept = await RULES.read(store, own.tenant, order.rule)
-    if kept is None or not kept.value.enabled:
+    kept = await _rule_of(store, own.tenant, order)
+    if kept is None:
         return None
     events = tuple([msgspec.structs.replace(event, people=await _wanting(store, own.tenant, event)) for event in order.events])
     one = composed(own.id, kept.value, list(events))
@@ -126,6 +137,16 @@ async def _wanting(store: Store, tenant: str, event: NoticedEvent) -> tuple[str,
     """The people of an event who have not unsubscribed from its kind."""
     known = [(name, None if name.startswith("group:") else await PEOPLE.read(store, tenant, name)) for name in event.people]
     return tuple(name for name, kept in known if kept is None or event.kind not in kept.value.unsubscribed)
+
+
+@step(name="notification_delivery", retry=ATTEMPTS, raises=(NotificationRefused, NotificationFailed))
+async def _deliver(order: NotificationOrder) -> str:
+    return await _delivered(order)
+
+
+@step(name="notification_trial", retry=Retry(max=1), raises=(NotificationRefused, NotificationFailed))
+async def _try(order: NotificationOrder) -> str:
+    return await _delivered(order)
 
 
 def composed(id: str, rule: NotificationRule, events: list[NoticedEvent]) -> OutgoingNotification:
@@ -161,7 +182,7 @@ async def _notification_workflow(ctx: Context, order: NotificationOrder) -> str:
         if admission.why:
             return f"nobody: {admission.why}"
         if not admission.wait_s:
-            return await (_hand_over(ctx, order) if admission.by_app else ctx.step(_deliver, order))
+            return await (_hand_over(ctx, order) if admission.by_app else ctx.step(_try if order.is_trial else _deliver, order))
         await ctx.sleep(admission.wait_s)
 
 
