@@ -1,8 +1,6 @@
 """Claims about the function of an application that receives notifications: once each, again until it succeeds, and only where there is one."""
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,6 +8,7 @@ from perdure import App, AppNotification, Context, workflow
 from perdure.core.errors import BadValue
 from perdure.service.notifications import notice_finder
 from perdure.service.notifications.notification_rules import NotificationRule
+from tests.service.notifications.test_notifications import looked, until
 
 BY_APP = NotificationRule(kinds=("asked", "failure"), channel="app", title="[{kind}] {title}")
 
@@ -25,12 +24,6 @@ async def asks(ctx: Context, title: str, assignees: list[str]) -> bool:
     return (await ctx.approve(title, assignees=assignees)).approved
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
 async def test_a_function_of_an_app_receives_notifications_with_the_people_who_want_them() -> None:
     received: list[AppNotification] = []
     app = App([asks], db="sqlite:///app.db", on_notification=received.append)
@@ -38,10 +31,9 @@ async def test_a_function_of_an_app_receives_notifications_with_the_people_who_w
         people = app.client.people
         await people.save_person("eve", unsubscribed=["asked"])
         await people.save_notification_rule("here", BY_APP)
-        await asyncio.sleep(0.3)
+        await looked(app)
         _ = await app.start(app.workflow("asks").with_(id="a"), "Pay?", ["ada", "eve", "group:ops"])
         await until(lambda: received)
-        await asyncio.sleep(0.3)
     (one,) = received
     assert (one.rule, one.title, one.events[0].execution, one.events[0].people) == ("here", "[asked] Pay?", "a", ("ada", "group:ops"))
 

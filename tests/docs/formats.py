@@ -165,7 +165,7 @@ ENVIRONMENT = {
     "PERDURE_GRACE": "how long requests and steps may take to end after a stop signal to `perdure serve`",
     "PERDURE_LISTEN": "where the API of `perdure serve` answers",
     "PERDURE_OIDC": "the file that describes the OpenID Connect issuer of `perdure serve`",
-    "PERDURE_PUBLIC_URL": "the address at which people reach the API of `perdure serve`, for links",
+    "PERDURE_PUBLIC_URL": "the address at which people reach the API of `perdure serve`, for links; also of engines, for those in e-mails",
     "PERDURE_OIDC_CLIENT_SECRET": "the secret of `perdure serve` at that issuer",
     "PERDURE_RATE_LIMIT": "how many requests a second each caller of `perdure serve` may make",
     "PERDURE_ROLE": "the parts that a `perdure serve` has: `api`, `engine`, `worker`",

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from perdure.api import problems
+from perdure.api import approval_link_page, problems, unsubscribe_page
 from perdure.api.answer_headers import AnswerHeaders
-from perdure.api.approval_link_page import ROUTE, ApprovalLinkPage
+from perdure.api.approval_link_page import ApprovalLinkPage
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
 from perdure.api.entity_tags import expect_version, is_known, stale_refusal, version_headers
 from perdure.api.event_streams import SERVER_SENT, send_stream
@@ -32,6 +32,7 @@ from perdure.api.request_log import accompanied_request
 from perdure.api.request_watch import until_over
 from perdure.api.route_tree import Route, RouteTree
 from perdure.api.task_routes import TaskRoutes
+from perdure.api.unsubscribe_page import UnsubscribePage
 from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import PerdureError, RequestUnderWay, StaleRecord
@@ -81,6 +82,10 @@ PLAN = BY_FUNCTION[on_execution_changes.plan]
 _encode_json = msgspec.json.Encoder().encode
 
 
+ROUTES_OF_LINKS: dict[type, str] = {ApprovalLinkPage: approval_link_page.ROUTE, UnsubscribePage: unsubscribe_page.ROUTE}
+"""The routes of pages whose paths have secrets, as logs and traces have them."""
+
+
 class WaitOver(Exception):  # an expected outcome on its way to the answer
     """A request has waited until it was over, for the sake of this error, while its operation goes on or is not known to have ended."""
 
@@ -122,6 +127,7 @@ class ApiApp:
         self._active_limits = active_limits
         self._observer, self._metrics, self._webhooks, self._public_url = observer, metrics, webhooks, public_url
         self._links = ApprovalLinkPage(lambda: self.access, secret, limiter)
+        self._unsubscribe = UnsubscribePage(lambda: self.access, secret, limiter)
         self._routes = RouteTree()
         self._by_name = {one.name: Route(one, RequestArguments(one)) for one in operations}
         self._aliases = [Route(one.operation, RequestArguments(one.operation, one)) for one in ALIASES if one.operation in operations]
@@ -196,9 +202,9 @@ class ApiApp:
                 return await self._shown_metrics(self._metrics, request)
         if (preflight := self._headers.preflight(request)) is not None:
             return preflight
-        for others in (self._links, self._pages, self._webhooks, self._tasks):
+        for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks):
             if others is not None and (other := await others(request)) is not None:
-                fields.route = ROUTE if others is self._links else f"/{request.segments[0]}"
+                fields.route = ROUTES_OF_LINKS.get(type(others), f"/{request.segments[0]}")
                 return other
         route, path = self._find(request)
         fields.route = f"/api/call/{route.operation.name}" if request.segments[:2] == ("api", "call") else route.operation.path
@@ -349,7 +355,7 @@ class ApiApp:
     def _described(self) -> bytes:
         operations, aliases = [route.operation for route in self._by_name.values()], [route.reader.alias for route in self._aliases]
         pages = dict(NO_PATHS)
-        for others in (self._links, self._pages, self._webhooks):
+        for others in (self._links, self._unsubscribe, self._pages, self._webhooks):
             pages |= {} if others is None else others.documented
         return _encode_json(openapi_document(operations, [one for one in aliases if one is not None], pages))
 

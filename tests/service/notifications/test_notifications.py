@@ -319,20 +319,30 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.02)
 
 
+async def looked(app: App) -> None:
+    """Waits until events have been looked for, after which they are for the rules that there are."""
+    async with asyncio.timeout(30):
+        while {one.status for one in await app.client.access.store.heads(HeadFilter(workflow=NOTICES_WORKFLOW))} != {"waiting"}:
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.slow
 async def test_assignees_get_an_email_at_their_address_unless_they_have_unsubscribed(tmp_path: Path, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice_finder, "LOOK_S", 0.05)
+    monkeypatch.setenv("PERDURE_PUBLIC_URL", "https://flows.example.com")
+    monkeypatch.setenv("PERDURE_SIGNING_SECRET", "the secret of this year")
     async with App([asks], db=f"sqlite:///{tmp_path}/mail.db") as app, AsyncClient(app.client.access.store) as client:
         begin = datetime.now(UTC) - timedelta(hours=1)
         await client.people.save_person("ada", email="ada@example.com", out_from=begin, substitute="bob")
         await client.people.save_person("bob", email="bob@example.com")
         await client.people.save_person("eve", email="eve@example.com", unsubscribed=["asked"])
         await client.people.save_notification_rule("mail", NotificationRule(kinds=("asked",), channel="smtp", body="{text} {link}"))
-        await asyncio.sleep(0.3)
+        await looked(app)
         await client.start(asks.with_(id="a"), "Zahlen, bitte: 17 €?", ["ada", "eve", "carl", "group:ops"])
         await until(lambda: len(mailbox.received) == 2)
     assert sorted(to for to, _ in mailbox.received) == [["ada@example.com"], ["bob@example.com"]]
     assert all("/invoices/17" in text and "Auto-Submitted: auto-generated" in text for _, text in mailbox.received)
+    assert all("List-Unsubscribe-Post: List-Unsubscribe=One-Click" in text for _, text in mailbox.received)
 
 
 @pytest.mark.slow
@@ -355,7 +365,7 @@ async def test_a_request_is_signed_as_standard_webhooks_has_it(tmp_path: Path, m
     monkeypatch.setenv("PERDURE_SECRET_HOOK", KEY)
     async with App([fails], db=f"sqlite:///{tmp_path}/hook.db") as app, AsyncClient(app.client.access.store) as client:
         await client.people.save_notification_rule("hook", rule("failure", target=f"http://127.0.0.1:{server.server_port}/hook"))
-        await asyncio.sleep(0.3)
+        await looked(app)
         await failed(client, "f")
         await until(lambda: len(received) == 2)
         now_s = (await app.client.access.store.store_time()).now_s

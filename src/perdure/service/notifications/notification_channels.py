@@ -35,12 +35,13 @@ class NotificationFailed(Exception):
 
 
 class OutgoingNotification(NamedTuple):
-    """What is sent: its id, the same in each attempt, the title, the text, and what it is about, as data."""
+    """What is sent: its id, the same in each attempt, the title, the text, and what it is about, as data; and the address at which its reader unsubscribes."""
 
     id: str
     title: str
     text: str
     data: object
+    unsubscribe: str = ""
 
 
 async def send_webhook(store: Store, tenant: str, url: str, secret: str, one: OutgoingNotification) -> None:
@@ -141,5 +142,9 @@ def email_of(sender: str, to: list[str], one: OutgoingNotification) -> EmailMess
     message["Subject"] = " ".join(one.title.split())[:200] or "Notification"
     message["Message-ID"] = f"<{sha256(one.id.encode()).hexdigest()[:32]}@{sender.partition('@')[2]}>"
     message["Auto-Submitted"] = "auto-generated"
-    message.set_content(one.text)
+    if one.unsubscribe:
+        message["List-Unsubscribe"] = f"<{one.unsubscribe}>"
+    if one.unsubscribe.startswith("https://"):  # RFC 8058 is for these alone
+        message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+    message.set_content(f"{one.text}\n\n-- \nUnsubscribe: {one.unsubscribe}\n" if one.unsubscribe else one.text)
     return message

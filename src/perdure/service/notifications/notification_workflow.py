@@ -17,6 +17,7 @@ from perdure.service.notifications import notification_channels
 from perdure.service.notifications.app_channel import APP_HOOK, ATTEMPTS, AppNotification, NoticedEvent
 from perdure.service.notifications.notification_channels import NotificationFailed, NotificationRefused, OutgoingNotification
 from perdure.service.notifications.notification_rules import RULES, NotificationRule, addresses_of, filled, quiet_until
+from perdure.service.notifications.unsubscribe_links import unsubscribe_url
 from perdure.service.people.person_records import PEOPLE
 from perdure.service.record_kinds import KeptValue, RecordKind, post_records
 from perdure.stores.protocol import Store
@@ -117,6 +118,8 @@ async def _delivered(order: NotificationOrder) -> str:
     to = addresses_of(rule) if not order.to else [person.value.email] if person is not None and person.value.email else []
     if not to:
         return f"nobody: the address of {order.to} is not known"
+    if order.to:
+        one = one._replace(unsubscribe=unsubscribe_url(own.tenant, order.to, tuple(dict.fromkeys(event.kind for event in events))))
     await notification_channels.send_email(to, one)
     return ", ".join(to)
 

@@ -13,6 +13,7 @@ from perdure.core.errors import BadValue, StaleRecord
 from perdure.service.record_kinds import KeptValue, RecordKind, post_records
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import ReadOnlyStore, Store
+from perdure.stores.records import RecordChange
 
 NotificationKind = Literal["asked", "reminder", "escalated", "failure", "needs_attention", "breaker_open", "proposal_filed", "dead_letter_surge"]
 """What people are notified of: approvals that are asked for, waited for, or escalated; executions that fail or need attention; a trigger that has paused
@@ -82,9 +83,24 @@ async def save_person(store: Store, tenant: str, name: str, person: PersonSettin
     version = 0 if kept is None else kept.version
     if revision not in (None, version):
         raise StaleRecord(PEOPLE.name, name, revision or 0, version)
-    attributes = {SUBSTITUTE: person.substitute} if person.substitute else {}
-    await post_records(store, [PEOPLE.change(tenant, name, version, person, attributes)])
+    await post_records(store, [_change(tenant, name, version, person)])
     return _details(name, await PEOPLE.read(store, tenant, name), (await store.store_time()).now_s)
+
+
+async def unsubscribe(store: Store, tenant: str, name: str, kinds: tuple[NotificationKind, ...]) -> None:
+    """Adds kinds to those that a person is not notified of. Nothing changes if nothing is known of them."""
+
+    def without(kept: KeptValue[PersonSettings]) -> RecordChange | None:
+        unwanted = tuple(dict.fromkeys((*kept.value.unsubscribed, *kinds)))
+        if unwanted == kept.value.unsubscribed:
+            return None
+        return _change(tenant, name, kept.version, msgspec.structs.replace(kept.value, unsubscribed=unwanted))
+
+    _ = await PEOPLE.update(store, tenant, name, without)
+
+
+def _change(tenant: str, name: str, version: int, person: PersonSettings) -> RecordChange:
+    return PEOPLE.change(tenant, name, version, person, {SUBSTITUTE: person.substitute} if person.substitute else {})
 
 
 def check_person(name: str, person: PersonSettings) -> None:
