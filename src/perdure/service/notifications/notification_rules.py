@@ -1,7 +1,6 @@
 """Rules of notifications: which events, of which workflow, go by which channel to whom, in what words, how often, and when not."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 from uuid import uuid4
@@ -12,6 +11,7 @@ import msgspec
 from perdure.code.declarations import checked_name
 from perdure.core.errors import BadValue, NotFound, StaleRecord
 from perdure.service.notifications.notice_watch import watch_messages
+from perdure.service.notifications.notification_templates import check_template
 from perdure.service.people.person_records import NOTIFICATION_KINDS, NotificationKind
 from perdure.service.record_kinds import KeptValue, RecordKind, post_records
 from perdure.service.wire_types import Version
@@ -23,9 +23,8 @@ ASSIGNED_KINDS: frozenset[NotificationKind] = frozenset(("asked", "reminder", "e
 """The kinds of events of approvals, which have assignees."""
 
 DEFAULT_TITLE, DEFAULT_BODY = "{title}", "{text}"
-GROUP_S_MAX, NAME_CHARACTERS_MAX, TEMPLATE_CHARACTERS_MAX = 7 * 86_400.0, 64, 10_000
+GROUP_S_MAX, NAME_CHARACTERS_MAX = 7 * 86_400.0, 64
 SURGE_ABOVE_MAX, SURGE_S_MIN, SURGE_S_MAX = 1_000, 60.0, 86_400.0
-_FIELD = re.compile(r"\{(\w+)\}")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
 _URL = re.compile(r"https?://[^/\s]+\S*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -36,7 +35,7 @@ class NotificationRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     `target` is the URL of a webhook, or addresses of e-mail, separated by commas; without one, each assignee of an approval gets an e-mail at the address in
     their record. With the channel ``app``, a function of the application is called. `secret` names the secret that signs requests. `title` and `body` are
-    templates with ``{title}``, ``{text}``, ``{kind}``, ``{workflow}``, ``{execution}`` and ``{link}``.
+    templates with ``{title}``, ``{text}``, ``{kind}``, ``{workflow}``, ``{execution}`` and ``{link}``, and references such as ``@{event.at}``.
 
     Events within `group_s` go together. No more than `hourly_max` notifications are sent in an hour (0: any number), and none between `quiet_from` and
     `quiet_until`, times such as ``22:00`` in `zone`: they are sent later.
@@ -90,9 +89,8 @@ def check_rule(name: str, rule: NotificationRule) -> None:
     if not rule.kinds or not set(rule.kinds) <= set(NOTIFICATION_KINDS):
         raise BadValue("/kinds", list(rule.kinds), f"one or several of {', '.join(NOTIFICATION_KINDS)}")
     _check_target(rule)
-    for what, text in (("/title", rule.title), ("/body", rule.body)):
-        if len(text) > TEMPLATE_CHARACTERS_MAX:
-            raise BadValue(what, f"{len(text):,} characters", f"at most {TEMPLATE_CHARACTERS_MAX:,}")
+    check_template("/title", rule.title)
+    check_template("/body", rule.body)
     if not 0 <= rule.group_s <= GROUP_S_MAX:
         raise BadValue("/groupSeconds", rule.group_s, "from 0 to a week")
     if rule.hourly_max < 0:
@@ -133,11 +131,6 @@ def _check_target(rule: NotificationRule) -> None:
 def addresses_of(rule: NotificationRule) -> list[str]:
     """Returns the addresses of a rule."""
     return [one.strip() for one in rule.target.split(",") if one.strip()]
-
-
-def filled(template: str, fields: Mapping[str, str]) -> str:
-    """Returns a template with its fields filled in. What is no field stays as it is."""
-    return _FIELD.sub(lambda match: fields.get(match[1], match[0]), template)
 
 
 def quiet_until(rule: NotificationRule, now_s: float) -> float | None:

@@ -4,6 +4,7 @@ Whether something is sent is decided when it is sent: a rule that was removed or
 somebody who has unsubscribed. Its id follows from the rule, the recipient and the event, or the group of events, so the same one is never begun twice.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +17,8 @@ from perdure.core.operations import NOTIFICATION_WORKFLOW
 from perdure.service.notifications import notification_channels
 from perdure.service.notifications.app_channel import APP_HOOK, ATTEMPTS, AppNotification, NoticedEvent
 from perdure.service.notifications.notification_channels import NotificationFailed, NotificationRefused, OutgoingNotification
-from perdure.service.notifications.notification_rules import RULES, NotificationRule, addresses_of, filled, quiet_until
+from perdure.service.notifications.notification_rules import RULES, NotificationRule, addresses_of, quiet_until
+from perdure.service.notifications.notification_templates import filled, template_scope
 from perdure.service.notifications.unsubscribe_links import unsubscribe_url
 from perdure.service.people.person_records import PEOPLE
 from perdure.service.record_kinds import KeptValue, RecordKind, post_records
@@ -111,7 +113,7 @@ async def _delivered(order: NotificationOrder) -> str:
     events = [event for event in order.events if event.kind not in unwanted or order.is_trial]
     if not events:
         return "nobody: they have unsubscribed"
-    one = composed(own.id, rule, events)
+    one = composed(own.id, order.rule, rule, events)
     if rule.channel == "webhook":
         await notification_channels.send_webhook(store, own.tenant, rule.target, rule.secret, one)
         return rule.target
@@ -132,7 +134,7 @@ async def _for_app(order: NotificationOrder) -> AppNotification | None:
     if kept is None:
         return None
     events = tuple([msgspec.structs.replace(event, people=await _wanting(store, own.tenant, event)) for event in order.events])
-    one = composed(own.id, kept.value, list(events))
+    one = composed(own.id, order.rule, kept.value, events)
     return AppNotification(own.id, order.rule, one.title, one.text, events)
 
 
@@ -152,19 +154,14 @@ async def _try(order: NotificationOrder) -> str:
     return await _delivered(order)
 
 
-def composed(id: str, rule: NotificationRule, events: list[NoticedEvent]) -> OutgoingNotification:
-    """Returns what is sent of some events: of several, the texts of all below each other."""
-    texts = [filled(rule.body, fields_of(event)) for event in events]
-    title = filled(rule.title, fields_of(events[0]))
+def composed(id: str, name: str, rule: NotificationRule, events: Sequence[NoticedEvent]) -> OutgoingNotification:
+    """Returns what is sent of some events by the rule of a name: of several, the texts of all below each other."""
+    scopes = [template_scope(event, name, len(events)) for event in events]
+    titles, texts = [filled(rule.title, scope) for scope in scopes], [filled(rule.body, scope) for scope in scopes]
     if len(events) > 1:
-        title = f"{title} (and {len(events) - 1} more)"
-        texts = [f"{filled(rule.title, fields_of(event))}\n{text}" for event, text in zip(events, texts, strict=True)]
-    return OutgoingNotification(id, title, "\n\n".join(texts), [msgspec.to_builtins(event) for event in events])
-
-
-def fields_of(event: NoticedEvent) -> dict[str, str]:
-    """Returns the fields of templates."""
-    return {name: str(getattr(event, name)) for name in ("title", "text", "kind", "workflow", "execution", "link")}
+        texts = [f"{title}\n{text}" for title, text in zip(titles, texts, strict=True)]
+    more = f" (and {len(events) - 1} more)" if len(events) > 1 else ""
+    return OutgoingNotification(id, f"{titles[0]}{more}", "\n\n".join(texts), [msgspec.to_builtins(event) for event in events])
 
 
 def _store() -> Store:
