@@ -124,7 +124,7 @@ class People:
     def try_notification_rule(self, name: str, *, to: str = "", tenant: str = DEFAULT_TENANT) -> RuleTrial:
         """Sends a sample by a notification rule, to its target; if it has none, to the address of the person `to`, by default the caller.
 
-        It is sent at once and attempted once, also if the rule is disabled. The result of the execution says to whom.
+        It is sent at once, also if the rule is disabled. A request or an e-mail is attempted once. The result of the execution says to whom.
 
         Raises:
             NotFound: there is none of this name.

@@ -52,7 +52,7 @@ async def remove_rule(access: StoreAccess, tenant: str, rule: str, revision: int
 async def try_rule(access: StoreAccess, caller: Caller, rule: str, to: str = "") -> RuleTrial:
     """Sends a sample by a notification rule, to its target; if it has none, to the address of the person `to`, by default the caller.
 
-    It is sent at once and attempted once, also if the rule is disabled.
+    It is sent at once, also if the rule is disabled. A request or an e-mail is attempted once.
 
     Raises:
         NotFound: there is no such rule.

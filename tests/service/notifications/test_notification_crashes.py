@@ -1,4 +1,4 @@
-"""A process that is killed around any of its writes neither loses a notification nor begins one twice, by each channel and in groups."""
+"""A process that is killed around any of its writes neither loses a notification nor begins one twice, by each channel, in groups, and of a surge."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,7 @@ from tests.runtime.cluster import Cluster
 from tests.service.cluster_client import virtually
 
 IDS = ("a", "b", "c")
-LAST_WRITE = 30
+LAST_WRITE = 31
 CRASHES = around_writes(range(1, LAST_WRITE + 1))
 WEBHOOK = NotificationRule(kinds=("failure",), channel="webhook", target="https://hooks.example.com", secret="HOOK")
 
@@ -73,6 +73,8 @@ def test_a_kill_around_any_write_neither_loses_nor_doubles_a_notification(crash:
         setup = await c.engine(fails, hook, built_in=SERVICE_WORKFLOWS)
         for name, group_s in {"each": 0.0, "grouped": 20.0}.items():
             await client.people.save_notification_rule(name, msgspec.structs.replace(WEBHOOK, group_s=group_s))
+        surge = msgspec.structs.replace(WEBHOOK, kinds=("dead_letter_surge",), surge_above=2)
+        await client.people.save_notification_rule("surge", surge)
         await client.people.save_notification_rule("here", NotificationRule(kinds=("failure",), channel="app"))
         await asyncio.sleep(30 + 600 - asyncio.get_running_loop().time() % 600)
         await setup.stop()
@@ -88,7 +90,7 @@ def test_a_kill_around_any_write_neither_loses_nor_doubles_a_notification(crash:
         await c.engine(fails, hook, built_in=SERVICE_WORKFLOWS)
         await asyncio.sleep(1_200)
         begun = await c.store.heads(HeadFilter(workflow=NOTIFICATION_WORKFLOW, limit=100))
-        assert Counter(head.key.id.partition(":")[0] for head in begun) == {"each": 3, "grouped": 1, "here": 3}
+        assert Counter(head.key.id.partition(":")[0] for head in begun) == {"each": 3, "grouped": 1, "here": 3, "surge": 1}
         assert {head.status for head in begun} == {"completed"}
         assert len(await c.store.heads(HeadFilter(workflow=HOOK_WORKFLOW, limit=100))) == 3
         again = Counter(sent)

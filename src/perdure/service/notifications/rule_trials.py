@@ -1,4 +1,4 @@
-"""Trials of rules: a sample is sent by the channel of a rule, as a notification that is attempted once."""
+"""Trials of rules: a sample is sent by the channel of a rule, and requests and e-mails are attempted once."""
 
 from uuid import uuid4
 
