@@ -87,6 +87,7 @@ def test_a_kill_around_any_write_neither_loses_nor_doubles_a_notification(crash:
         assert died.is_set() or store.writes < crash.write, "the writes of three failures and what people are told of them"
         await kill([running, *dying._tasks])
         _ = running.cancelled() or running.exception()  # it has died of the fault that killed it
+        done = {head.key.id for head in await c.store.heads(HeadFilter(workflow=NOTIFICATION_WORKFLOW, ended=True, limit=100))}
         await c.engine(fails, hook, built_in=SERVICE_WORKFLOWS)
         await asyncio.sleep(1_200)
         begun = await c.store.heads(HeadFilter(workflow=NOTIFICATION_WORKFLOW, limit=100))
@@ -95,6 +96,6 @@ def test_a_kill_around_any_write_neither_loses_nor_doubles_a_notification(crash:
         assert len(await c.store.heads(HeadFilter(workflow=HOOK_WORKFLOW, limit=100))) == 3
         again = Counter(sent)
         assert again.keys() == {head.key.id for head in begun}, "each was sent"
-        assert sum(again.values()) <= len(begun) + 3, "and again only what was in flight when the process died"
+        assert max(again.values()) <= 2 and all(again[id] == 1 for id in done), "and again only what was in flight when the process died, once"
 
     inside()
