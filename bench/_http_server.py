@@ -1,4 +1,4 @@
-"""The server of `bench.http`: the API on one port, and on another one, in the same process, an application that answers what it is asked at once."""
+"""The server of `bench.http_api`: the API on one port, and on another one, in the same process, an application that answers what it is asked at once."""
 
 import asyncio
 import json

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench._http_server import TOKEN, calc
-from bench.http import Connection
+from bench.http_api import Connection
 from perdure import App
 from perdure.api.api_server import ApiServer, listening_socket, url_of
 from perdure.api.loopback_access import LoopbackAccess

@@ -67,7 +67,7 @@ class Demo:
         self.parents: dict[str, list[str]] = {task["id"]: task["parents"] for task in specified}
         self.url = f"sqlite:///{directory}/perdure.db"
         self.effect_file = directory / f"trace-{ID}.effects"
-        self.command = [sys.executable, str(EXAMPLES / "trace.py"), str(file), "--id", ID, "--db", self.url]
+        self.command = [sys.executable, str(EXAMPLES / "run_trace.py"), str(file), "--id", ID, "--db", self.url]
         self.ended = 0
         self.failed: list[str] = []
 

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +63,13 @@ def test_the_tests_mirror_the_tree() -> None:
 
 
 @pytest.mark.slow
+def test_no_program_hides_a_standard_module() -> None:
+    """Python looks into the directory of a program first: beside a `http.py`, no library can import `http.client`."""
+    programs = files("bench", "examples", "tools", suffixes={".py"})
+    assert programs
+    assert not [str(path) for path in programs if path.stem in sys.stdlib_module_names]
+
+
 def test_every_exception_from_the_sizes_is_still_needed() -> None:
     excepted = {ROOT / key.partition("::")[0] for key in tidy.SIZE_EXCEPTIONS}
     oversized = {key for path in excepted for key, _ in tidy.oversized(name(path), path.read_text())}

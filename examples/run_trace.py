@@ -1,6 +1,6 @@
 """A recorded workflow as a durable one: each task of a trace is a step that takes its recorded run time × a scale.
 
-    python examples/trace.py examples/data/photo-mosaic.json
+    python examples/run_trace.py examples/data/photo-mosaic.json
 
 A task starts as soon as its parents have ended and, with ``--at-once m``, fewer than m are running. So its makespan is at most
 1.05 × (W/m + (1 − 1/m)·L) + 5 ms a task, where W is the time that all tasks take together and L that of the longest path through

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from examples import trace
+from examples import run_trace as trace
 from perdure import Key
 from perdure.core import events, log_format
 from perdure.stores.configured_store import open_store
@@ -70,7 +70,7 @@ class TraceRun:
         self.url = f"sqlite:///{directory}/perdure.db"
         self.effect_file = directory / f"trace-{self.id}.effects"
         options = ["--scale", repr(self.scale), *([] if at_once is None else ["--at-once", str(at_once)])]
-        self._command = [sys.executable, str(ROOT / "examples/trace.py"), str(file), *options, "--db", self.url]
+        self._command = [sys.executable, str(ROOT / "examples/run_trace.py"), str(file), *options, "--db", self.url]
 
     @contextmanager
     def process(self) -> Iterator[subprocess.Popen[str]]:
