@@ -10,7 +10,7 @@ from perdure.service.notifications import notice_finder
 from perdure.service.notifications.notification_rules import NotificationRule
 from tests.service.notifications.test_notifications import looked, until
 
-BY_APP = NotificationRule(kinds=("asked", "failure"), channel="app", title="[{kind}] {title}")
+BY_APP = NotificationRule(kinds=("asked", "failure"), channel="app", title="[@{event.kind}] @{event.title}")
 
 
 @pytest.fixture(autouse=True)

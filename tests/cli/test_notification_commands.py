@@ -51,7 +51,7 @@ def test_a_rule_is_made_of_a_file_and_changed_by_options(shell: Shell) -> None:
 
 
 def test_rules_are_made_of_options_listed_and_removed(shell: Shell) -> None:
-    ok(shell, "notifications set mail --kind asked --kind reminder --channel smtp --body '{text} {link}'")
+    ok(shell, "notifications set mail --kind asked --kind reminder --channel smtp --body '@{event.text} @{event.link}'")
     assert ok(shell, "notifications ls -o ids") == "mail\n"
     assert "asked, reminder" in ok(shell, "notifications ls")
     assert ok(shell, "notifications rm mail") == "removed mail\n"

@@ -142,6 +142,22 @@ async def test_a_notification_right_after_a_short_poll_is_answered_at_once(c: Cl
 
 
 @virtually
+async def test_who_waits_for_one_after_the_other_has_each_answer_at_once_however_long_polls_take(c: Cluster) -> None:
+    store = SlowStore(c)
+    watch, keys = ChangeWatcher(store), [await c.post(listener) for _ in range(20)]
+    await c.engine(listener)
+    await settle(5)
+    store.took_s = 0.1
+    for key in keys:
+        waiting = asyncio.create_task(watch.until(key, ended))
+        await asyncio.sleep(0.15)
+        await c.send(key, "go")
+        sent_s = now_s()
+        await waiting
+        assert now_s() - sent_s < 2 * store.took_s
+
+
+@virtually
 async def test_polls_take_a_fifth_of_the_time_however_often_the_store_notifies(c: Cluster) -> None:
     store = SlowStore(c)
     watch, key = ChangeWatcher(store), await c.post(listener)

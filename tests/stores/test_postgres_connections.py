@@ -84,6 +84,15 @@ async def test_the_pool_grows_when_it_is_needed_and_to_its_limit(server: Postgre
             await asyncio.sleep(0.01)
 
 
+async def test_a_statement_is_parsed_once_for_each_connection(server: PostgresServer) -> None:
+    statements = "SELECT statement, from_sql, generic_plans + custom_plans FROM pg_prepared_statements ORDER BY name"
+    async with connections(server.url, connections=1) as opened:
+        for _ in range(5):
+            assert await setting(opened, "server_encoding") == "UTF8"
+        async with opened.connected() as connection:
+            assert await connection.fetch(statements) == [("SELECT current_setting($1)", False, 5), (statements, False, 1)]
+
+
 async def test_who_waits_too_long_for_a_connection_learns_why(server: PostgresServer) -> None:
     async with connections(server.url, connections=1, statement_timeout_s=0.2) as opened, opened.connected():
         with pytest.raises(StoreUnavailable, match=r"all 1 connections of this store have been in use for 0\.2 s; .* or raise perdure_connections"):

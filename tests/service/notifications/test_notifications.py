@@ -112,12 +112,17 @@ def test_of_approvals_and_failures_somebody_is_told_once() -> None:
 def test_a_rule_is_for_its_kinds_and_its_workflow_and_fills_in_its_words() -> None:
     @virtually
     async def told(c: Cluster, client: AsyncClient) -> None:
-        words = rule("asked", workflow="asks", title="[{kind}] {title} {nothing}", body="@{rule.name} @{count} {workflow}/{execution} {link} {title.__class__}")
+        words = rule(
+            "asked",
+            workflow="asks",
+            title="[@{event.kind}] @{event.title} {nothing}",
+            body="@{rule.name} @{count} @{event.workflow}/@{event.execution} @{event.link} {title}",
+        )
         await begun(c, client, ("words", words), ("other", rule("asked", workflow="none")), ("off", rule("asked", enabled=False)))
         await client.start(asks.with_(id="a"), "Pay?", ["ada"])
         await failed(client, "f")
         await asyncio.sleep(60)
-        assert [text for text, _ in sent] == ["[asked] Pay? {nothing}: words 1 asks/a /invoices/17 {title.__class__}"]
+        assert [text for text, _ in sent] == ["[asked] Pay? {nothing}: words 1 asks/a /invoices/17 {title}"]
 
     told()
 
@@ -333,7 +338,7 @@ async def test_assignees_get_an_email_at_their_address_unless_they_have_unsubscr
         await client.people.save_person("ada", email="ada@example.com", out_from=begin, substitute="bob")
         await client.people.save_person("bob", email="bob@example.com")
         await client.people.save_person("eve", email="eve@example.com", unsubscribed=["asked"])
-        await client.people.save_notification_rule("mail", NotificationRule(kinds=("asked",), channel="smtp", body="{text} {link}"))
+        await client.people.save_notification_rule("mail", NotificationRule(kinds=("asked",), channel="smtp", body="@{event.text} @{event.link}"))
         await looked(app)
         await client.start(asks.with_(id="a"), "Zahlen, bitte: 17 €?", ["ada", "eve", "carl", "group:ops"])
         await until(lambda: len(mailbox.received) == 2)

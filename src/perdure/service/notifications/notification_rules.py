@@ -22,7 +22,7 @@ Channel = Literal["webhook", "smtp", "app"]
 ASSIGNED_KINDS: frozenset[NotificationKind] = frozenset(("asked", "reminder", "escalated"))
 """The kinds of events of approvals, which have assignees."""
 
-DEFAULT_TITLE, DEFAULT_BODY = "{title}", "{text}"
+DEFAULT_TITLE, DEFAULT_BODY = "@{event.title}", "@{event.text}"
 GROUP_S_MAX, NAME_CHARACTERS_MAX = 7 * 86_400.0, 64
 SURGE_ABOVE_MAX, SURGE_S_MIN, SURGE_S_MAX = 1_000, 60.0, 86_400.0
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
@@ -35,7 +35,7 @@ class NotificationRule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     `target` is the URL of a webhook, or addresses of e-mail, separated by commas; without one, each assignee of an approval gets an e-mail at the address in
     their record. With the channel ``app``, a function of the application is called. `secret` names the secret that signs requests. `title` and `body` are
-    templates with ``{title}``, ``{text}``, ``{kind}``, ``{workflow}``, ``{execution}`` and ``{link}``, and references such as ``@{event.at}``.
+    templates with references, such as ``@{event.title}``, ``@{rule.name}`` and ``@{count}``.
 
     Events within `group_s` go together. No more than `hourly_max` notifications are sent in an hour (0: any number), and none between `quiet_from` and
     `quiet_until`, times such as ``22:00`` in `zone`: they are sent later.

@@ -18,7 +18,7 @@ from perdure.service.notifications import notification_channels
 from perdure.service.notifications.app_channel import APP_HOOK, ATTEMPTS, AppNotification, NoticedEvent
 from perdure.service.notifications.notification_channels import NotificationFailed, NotificationRefused, OutgoingNotification
 from perdure.service.notifications.notification_rules import RULES, NotificationRule, addresses_of, quiet_until
-from perdure.service.notifications.notification_templates import filled, template_scope
+from perdure.service.notifications.notification_templates import TemplateScope, filled
 from perdure.service.notifications.unsubscribe_links import unsubscribe_url
 from perdure.service.people.person_records import PEOPLE
 from perdure.service.record_kinds import KeptValue, RecordKind, post_records
@@ -156,7 +156,7 @@ async def _try(order: NotificationOrder) -> str:
 
 def composed(id: str, name: str, rule: NotificationRule, events: Sequence[NoticedEvent]) -> OutgoingNotification:
     """Returns what is sent of some events by the rule of a name: of several, the texts of all below each other."""
-    scopes = [template_scope(event, name, len(events)) for event in events]
+    scopes = [TemplateScope(event, name, len(events)) for event in events]
     titles, texts = [filled(rule.title, scope) for scope in scopes], [filled(rule.body, scope) for scope in scopes]
     if len(events) > 1:
         texts = [f"{title}\n{text}" for title, text in zip(titles, texts, strict=True)]

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from inspect import isawaitable
+from itertools import count
 from typing import Any, Literal, NamedTuple
 
 from perdure.core.errors import BadValue, PerdureError, StoreError, StoreUnavailable
@@ -71,6 +72,7 @@ class PostgresConnection:
     def __init__(self, raw: Any, schema: str, *, session: Mapping[str, str] | None, local: Mapping[str, str]) -> None:
         self.raw, self._schema, self._session, self._local = raw, schema, session, local
         self._statements: OrderedDict[str, Any] = OrderedDict()
+        self._names = map("perdure_{}".format, count())
         self.idle_since_s = 0.0
 
     async def fetch(self, sql: str, *arguments: Any) -> list[tuple[Any, ...]]:
@@ -119,7 +121,8 @@ class PostgresConnection:
             await self.set_session()
 
     async def _prepare(self, sql: str) -> Any:
-        statement = await self.raw.prepare(in_schema(sql, self._schema), name="" if self._session is None else None)
+        # Without a name, the server would parse and plan the statement each time. By itself asyncpg gives it one only if its own cache is in use.
+        statement = await self.raw.prepare(in_schema(sql, self._schema), name="" if self._session is None else next(self._names))
         self._statements[sql] = statement
         if len(self._statements) > STATEMENTS_MAX:
             self._statements.popitem(last=False)
