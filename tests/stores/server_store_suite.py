@@ -56,9 +56,13 @@ class SharedStore:
         await one.open(*map(key, names))
         await two.post(*(plain_message(queue(), name) for name in names))
 
+        both_have_claimed = asyncio.Barrier(2)
+
         async def drain(world: StoreWorld, holder: str) -> list[str]:
-            got = []
+            got = list[str]()
             while (claimed := await world.claim(holder, queues=["pay"], limit=2)).next_at_s is not None or claimed.executions or claimed.work:
+                if not got:
+                    await both_have_claimed.wait()
                 got += [assignment.head.key.id for assignment in claimed.executions] + [message.key for message in claimed.work]
             return got
 

@@ -185,7 +185,7 @@ def test_a_switch_that_is_killed_at_random_instants_is_completed_and_has_everyth
     asyncio.run(fill_file())
     command = [*perdure("db", "copy", f"sqlite:///{file}", url, "--switch", "--drain", "0")]
     kills = 0
-    while (left := _ended_within(command, 0.5 + random.random() * (1.0 + kills))) is None:
+    while (left := _ended_within(command, (0.3 + random.random()) * (1.0 + kills) / 2)) is None:
         kills += 1
     assert left == 0 and kills > 0
     asyncio.run(compare())
