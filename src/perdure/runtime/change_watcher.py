@@ -167,7 +167,7 @@ class ChangeWatcher:
         return fresh
 
     async def _poll(self, waiters: Iterable[_HeadWaiter]) -> float:
-        """Polls the executions of these waiters. Returns how many seconds it took to ask again for what had not changed, without the time given to other tasks."""
+        """Polls the executions of these waiters. Returns for how many seconds it asked again for what had not changed, without the time of other tasks."""
         clock_s, took_s = asyncio.get_running_loop().time, 0.0
         waiting: dict[Key, list[_HeadWaiter]] = {}
         for waiter in waiters:
@@ -179,7 +179,10 @@ class ChangeWatcher:
             asked = tuple(keys[first : first + KEYS_PER_QUERY_MAX])
             began_s = clock_s()
             heads = {head.key: head for head in await self._store.heads(HeadFilter(keys=asked, limit=len(asked)))}
-            idle = sum([all([waiter.offer(heads.get(key)) for waiter in waiting[key]]) for key in asked])
+            idle = 0
+            for key in asked:
+                were_idle = [waiter.offer(heads.get(key)) for waiter in waiting[key]]
+                idle += all(were_idle)
             took_s += (clock_s() - began_s) * idle / len(asked)
             await asyncio.sleep(0)
         return took_s
