@@ -830,6 +830,10 @@ class SealedPayload(StoreError):
         self.what, self.why, self.key_id = what, why, key_id
 
 
+UNREADABLE = (LogDamaged, LogVersionUnsupported, SealedPayload)
+"""The errors of stored data that this process can't read, while the store itself works."""
+
+
 class WorkflowError(PerdureError):
     """An outcome of the code or the definitions of the user."""
 

@@ -23,7 +23,17 @@ from perdure.core.carried import Carried
 from perdure.core.decision import DecisionContext
 from perdure.core.envelopes import Ack
 from perdure.core.error_text import exception_text, shorten_text
-from perdure.core.errors import MissingCapabilities, ProgrammingError, SealedPayload, StoreError, StoreMoved, StoreUnavailable, StoreUnusable, UnknownWorkflow
+from perdure.core.errors import (
+    UNREADABLE,
+    MissingCapabilities,
+    ProgrammingError,
+    SealedPayload,
+    StoreError,
+    StoreMoved,
+    StoreUnavailable,
+    StoreUnusable,
+    UnknownWorkflow,
+)
 from perdure.core.events import EndedEvent
 from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
@@ -53,7 +63,7 @@ from perdure.runtime.in_flight import give_back_attempts
 from perdure.runtime.maintenance import StoreMaintenance
 from perdure.runtime.observed_store import ObservedStore
 from perdure.runtime.observer import Observer
-from perdure.runtime.quarantine import SEALED_RETRY_S, UNREADABLE, QuarantineReports, postponement, quarantine_retry_s, release_execution
+from perdure.runtime.quarantine import SEALED_RETRY_S, QuarantineReports, postponement, quarantine_retry_s, release_execution
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, input_schemas, runnable_workflows
 from perdure.runtime.resident_executions import ResidentCache, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_resources import DaemonThreads, OpenResources

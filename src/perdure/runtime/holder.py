@@ -19,12 +19,12 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.envelopes import Ack, QueuedMessage
-from perdure.core.errors import SealedPayload, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
+from perdure.core.errors import UNREADABLE, SealedPayload, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
 from perdure.core.messages import TaskMessage
 from perdure.core.paths import Key
 from perdure.core.program import Toolbox
 from perdure.runtime import attempt_reports
-from perdure.runtime.quarantine import UNREADABLE, QuarantineReports, postponement
+from perdure.runtime.quarantine import QuarantineReports, postponement
 from perdure.runtime.store_clock import ClockReading, StoreClock, WakeUpTimer
 from perdure.stores.protocol import Claim, Post, Store, StoreTime
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 
 from perdure.core.envelopes import Ack, QueuedMessage
-from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload, StoreError
+from perdure.core.errors import SealedPayload, StoreError
 from perdure.core.paths import Address
 from perdure.stores.protocol import ChangeAnswer, Commit, Head, Store
 
@@ -21,9 +21,6 @@ SEALED_RETRY_S = 5.0
 
 REPORTED_MAX = 10_000
 """How many reports are remembered, so that each is logged once."""
-
-UNREADABLE = (LogDamaged, LogVersionUnsupported, SealedPayload)
-"""The errors of stored data that this process can't read, while the store itself works."""
 
 
 class QuarantineReports:

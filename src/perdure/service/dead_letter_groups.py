@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 
 from perdure.core import error_codes, values
-from perdure.core.errors import AlreadyExists, BadValue, ErrorInfo, StoreError
+from perdure.core.errors import UNREADABLE, AlreadyExists, BadValue, ErrorInfo, StoreError
 from perdure.core.execution import Execution
 from perdure.core.failure_causes import DEAD_STATUSES, failure_cause, fingerprint
 from perdure.core.operations import CallOperation, Failure
 from perdure.core.paths import Key, Path, parse_path, path_text
-from perdure.runtime.quarantine import UNREADABLE
 from perdure.runtime.workflow_programs import Workflow, encode_input
 from perdure.service import execution_operations, execution_requests, queries, reruns
 from perdure.service.execution_requests import ExecutionRequest

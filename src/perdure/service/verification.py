@@ -17,7 +17,7 @@ from perdure.core import log_format, messages
 from perdure.core.attributes import index_attributes, split_attributes, value_of_sortable, values_by_name
 from perdure.core.effects import outstanding_messages
 from perdure.core.envelopes import QueuedMessage
-from perdure.core.errors import PerdureError, SealedPayload, StoreError
+from perdure.core.errors import UNREADABLE, PerdureError, SealedPayload, StoreError
 from perdure.core.events import Event
 from perdure.core.execution import Execution, needs_holder
 from perdure.core.failure_causes import FAILED_AT, failure_attributes
@@ -28,7 +28,6 @@ from perdure.core.program import execution_program, is_hosted, program_text
 from perdure.core.replay import fold_events
 from perdure.core.traversal import referenced_blobs
 from perdure.runtime.execution_results import ENDED_STATUSES
-from perdure.runtime.quarantine import UNREADABLE
 from perdure.service.execution_bundles import read_blobs_with_archives, stored_contents
 from perdure.service.store_access import head_pages
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore

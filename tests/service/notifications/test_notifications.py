@@ -15,14 +15,15 @@ from aiosmtpd.controller import Controller
 
 from perdure import App, Context, ExecutionFailed, workflow
 from perdure.core.errors import BadName, BadValue, NotFound, StaleRecord
-from perdure.core.operations import NOTICES_WORKFLOW, NOTIFICATION_WORKFLOW
+from perdure.core.operations import APPROVAL_WORKFLOW, NOTICES_WORKFLOW, NOTIFICATION_WORKFLOW
+from perdure.core.paths import Key
 from perdure.service.notifications import notice_finder, notification_channels
 from perdure.service.notifications.notification_channels import NotificationRefused, OutgoingNotification, email_of, smtp_server
 from perdure.service.notifications.notification_rules import NotificationRule, quiet_until
 from perdure.service.service_workflows import SERVICE_WORKFLOWS
 from perdure.service.triggers.trigger_records import Verification
 from perdure.service.triggers.webhook_signatures import SignedRequest, verify
-from perdure.stores.protocol import HeadFilter
+from perdure.stores.protocol import HeadFilter, LogRow
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster
 from tests.service.cluster_client import virtually
@@ -104,6 +105,25 @@ def test_of_approvals_and_failures_somebody_is_told_once() -> None:
     async def failed_before_the_rule(c: Cluster, client: AsyncClient) -> None:
         await c.engine(asks, fails, built_in=SERVICE_WORKFLOWS)
         await failed(client, "before")
+
+    told()
+
+
+@pytest.mark.usefixtures("caught")
+def test_logs_that_can_t_be_read_keep_nobody_from_being_told_of_others() -> None:
+    @virtually
+    async def told(c: Cluster, client: AsyncClient) -> None:
+        await begun(c, client, ("all", rule()))
+        for id in ("a", "b"):
+            await client.start(asks.with_(id=id), f"Pay {id}?", ["ada"])
+        await failed(client, "f", "g")
+        (damaged, _) = await c.store.heads(HeadFilter(workflow=APPROVAL_WORKFLOW))
+        for key in (damaged.key, Key(damaged.key.tenant, "fails", "f")):
+            execution = c.store._executions[key]
+            execution.rows = [LogRow(row.version, row.payload[:-1] + b"?") for row in execution.rows]
+        await asyncio.sleep(60)
+        assert sorted(titles())[1:] == ["fails f has failed", "fails g has failed"] and titles().count("Pay a?") + titles().count("Pay b?") == 1
+        assert any("log_damaged: its log can't be read" in text for text, _ in sent)
 
     told()
 

@@ -10,9 +10,13 @@ from perdure.core.messages import TerminateMessage
 from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.core.paths import Key
 from perdure.prompt_workflow import Prompt, prompt_workflow
+from perdure.service.record_kinds import RecordKind
 from perdure.service.triggers import trigger_directory
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES
 from perdure.service.triggers.trigger_input import facts_of
+from perdure.service.triggers.trigger_records import TRIGGERS
+from perdure.stores.protocol import Committed, Post
+from perdure.stores.records import RecordChange
 from tests.service.triggers.schedule_cluster import BEGIN_S, CLOCK, Schedules, T, elapsed_s, key_of, scheduled, until
 
 
@@ -138,6 +142,26 @@ async def test_what_goes_wrong_with_one_schedule_is_noted_and_stops_no_other(s: 
     assert await s.incidents(bad) == [("failed", 60), ("failed", 120)]
     await until(1_300)
     assert len((await s.state(bad)).incidents) == 10, "the last are kept"
+
+
+@pytest.mark.parametrize(("damaged", "said"), [(SCHEDULE_STATES, "has begun anew"), (TRIGGERS, "the schedule has stopped")])
+def test_a_record_that_is_damaged_stops_no_other_schedule(damaged: RecordKind[Any], said: str) -> None:
+    @scheduled
+    async def test_one(s: Schedules) -> None:
+        await s.engine()
+        good, bad = await s.create(every_s=60.0), await s.create(every_s=60.0)
+        await until(130)
+        before = await s.cluster.store.record(damaged.key(T, bad))
+        assert before is not None
+        change = RecordChange(before.key, before.version, before.value[:-1] + b"\xc1", before.attributes)
+        assert isinstance((await s.cluster.store.commit([Post(records=(change,))]))[0], Committed)
+        await until(310)
+        assert await s.seconds(good) == [60, 120, 180, 240, 300]
+        assert await s.seconds(bad) == ([60, 120, 240, 300] if damaged is SCHEDULE_STATES else [60, 120])
+        (incident,) = (await s.state(bad)).incidents
+        assert incident.kind == "failed" and said in incident.why and "can't be read" in incident.why
+
+    test_one()
 
 
 @scheduled

@@ -2,6 +2,7 @@
 they paused themselves, and proposals by when they were made.
 """
 
+import logging
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
@@ -12,7 +13,8 @@ import msgspec
 from perdure.code.approval_attributes import NOTICE, NOTICED
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder, Is, attribute_conditions
 from perdure.core.attributes import AttributeTime, sortable_bytes, value_of_sortable
-from perdure.core.failure_causes import FAILED_AT, failure_cause
+from perdure.core.errors import UNREADABLE, ErrorInfo
+from perdure.core.failure_causes import FAILED_AT, FailureCause, failure_cause
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.service.approvals import read_approval
 from perdure.service.notifications.app_channel import NoticedEvent
@@ -29,6 +31,8 @@ from perdure.stores.protocol import Head, HeadFilter, head_position
 
 FAILURE_KINDS = frozenset(("failure", "needs_attention"))
 AT_A_TIME, EVENTS_AT_A_TIME = 200, 2_000
+
+logger = logging.getLogger("perdure.notifications")
 
 
 async def found_events(access: StoreAccess, tenant: str, since_s: float, kinds: AbstractSet[NotificationKind]) -> AsyncIterator[NoticedEvent]:
@@ -96,7 +100,11 @@ def _time(head: Head, name: str) -> float:
 async def _approvals(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
     """The approvals of which people were to be notified since a time, and that wait still."""
     async for head in _heads(access, tenant, NOTICED, since_s, APPROVAL_WORKFLOW):
-        one = None if head.ended_at_s is not None else await read_approval(access, head.key)
+        try:
+            one = None if head.ended_at_s is not None else await read_approval(access, head.key)
+        except UNREADABLE as error:  # nobody can decide it before it is repaired, and engines report it
+            logger.warning("nobody is notified of the approval %s of %s: %s", head.key.id, tenant, error)
+            continue
         if one is None:
             continue
         kind = str(value_of_sortable(next(form for name, form in head.attributes if name == NOTICE)))
@@ -110,9 +118,15 @@ async def _approvals(access: StoreAccess, tenant: str, since_s: float) -> AsyncI
 async def _failures(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
     """The executions of users that have failed or need attention since a time."""
     async for head in _heads(access, tenant, FAILED_AT, since_s, None):
-        if head.key.workflow in INTERNAL_WORKFLOWS or (cause := failure_cause(await read_execution(access, head.key))) is None:
+        if (key := head.key).workflow in INTERNAL_WORKFLOWS:
             continue
-        key, text = head.key, f"{cause.error.type}: {cause.error.message}"[:1_000]
+        try:
+            cause = failure_cause(await read_execution(access, key))
+        except UNREADABLE as error:
+            cause = FailureCause((), ErrorInfo(error.code, f"its log can't be read: {error}"), _time(head, FAILED_AT))
+        if cause is None:
+            continue
+        text = f"{cause.error.type}: {cause.error.message}"[:1_000]
         kind, title = (
             ("failure", f"{key.workflow} {key.id} has failed") if head.status == "failed" else ("needs_attention", f"{key.workflow} {key.id} needs attention")
         )

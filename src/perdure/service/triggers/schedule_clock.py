@@ -19,13 +19,14 @@ from perdure.code.declarations import CodeWorkflow, Retry, step
 from perdure.code.step_environment import current_resources, step_info
 from perdure.core.attribute_filter import Is, attribute_conditions
 from perdure.core.envelopes import OutgoingMessage
-from perdure.core.errors import PerdureError, StoreError
+from perdure.core.errors import LogDamaged, PerdureError, StoreError
 from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.core.paths import Key
 from perdure.service.execution_operations import start_post
 from perdure.service.execution_requests import cancel_request
 from perdure.service.record_kinds import KeptValue
 from perdure.service.store_access import StoreAccess
+from perdure.service.triggers.damaged_schedules import mend_schedules
 from perdure.service.triggers.schedule_decisions import ON_TIME_S, ScheduleDecision, ScheduleLook, decide, failed_state, scheduled, with_incident
 from perdure.service.triggers.schedule_states import (
     BY_DUE,
@@ -171,9 +172,9 @@ async def _planned(access: StoreAccess, tenant: str, kept: KeptValue[ScheduleSta
         return _Plan(kept, Post(records=(trigger_change(tenant, trigger.version, paused), state_change(tenant, kept.key, kept.version, broken))))
     try:
         post, key = await _start(access, tenant, look, decision.tick_s, decision.after.number)
-    except StoreError:
-        raise
     except Exception as error:  # of whatever kind: one schedule must not stop the others
+        if isinstance(error, StoreError) and not isinstance(error, LogDamaged):
+            raise  # it is the store that has failed, and not the schedule
         shown = str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
         logger.warning("the schedule %s of %s started nothing at %s: %s", trigger.value.id, tenant, tick_text(decision.tick_s), shown)
         failed = failed_state(look, decision, shown)
@@ -264,7 +265,13 @@ async def _reschedule(access: StoreAccess, tenant: str, page: Sequence[KeptValue
 
 @step(name="look_at_schedules", retry=CLOCK_RETRY)
 async def _look(last: ClockState) -> ClockLook:
-    return await look_at_schedules(StoreAccess(current_resources.get().store), step_info().execution, last)
+    access, own = StoreAccess(current_resources.get().store), step_info().execution
+    try:
+        return await look_at_schedules(access, own, last)
+    except LogDamaged:
+        if not await mend_schedules(access.store, own.tenant):
+            raise
+        return await look_at_schedules(access, own, last)
 
 
 async def _clock_workflow(ctx: Context) -> None:
