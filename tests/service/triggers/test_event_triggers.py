@@ -16,9 +16,10 @@ from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.event_dispatch import CHAIN_MAX, EVENTS_CODE
 from perdure.service.triggers.event_listeners import ListenerAnnouncer
 from perdure.service.triggers.trigger_directory import TriggerDetails
-from perdure.service.triggers.trigger_records import EventConfig
+from perdure.service.triggers.trigger_records import TRIGGERS, EventConfig
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import ChangeAnswer, Commit, Post
+from perdure.stores.records import RecordChange
 from perdure.sync_client import AsyncClient
 from perdure.testing.crash_points import CrashPoint, around_writes
 from perdure.testing.faults import FaultyStore, Gate, Killed
@@ -165,6 +166,20 @@ async def test_a_trigger_that_cannot_start_its_workflow_holds_up_no_other(c: Clu
 
 
 CLOUD = {"specversion": "1.0", "id": "7", "source": "/shop", "type": "shop.closed", "data": {"cents": 3}}
+
+
+@virtually
+async def test_a_trigger_whose_record_is_damaged_holds_up_no_other(c: Cluster, client: AsyncClient) -> None:
+    await engine(c)
+    made = sorted([(await listening(client, "completed", of="order", name=name)).id for name in ("one", "two")])
+    kept = await c.store.record(TRIGGERS.key("default", made[0]))
+    assert kept is not None
+    await c.store.commit([Post(records=(RecordChange(kept.key, kept.version, kept.value[:-1] + b"\xc1", kept.attributes),))])
+    await c.post(order, 5)
+    assert len(await bills(client)) == 1
+    (dispatch,) = await client.list(workflow=EVENTS_WORKFLOW)
+    result = await (await client.get(dispatch.key)).result()
+    assert [(one["trigger"], one["code"]) for one in result["failed"]] == [(made[0], "log_damaged")]
 
 
 @virtually

@@ -18,7 +18,7 @@ from perdure.code.context import Context
 from perdure.code.declarations import CodeWorkflow, Retry, step
 from perdure.code.step_environment import current_resources, step_info
 from perdure.core import values
-from perdure.core.errors import BadExpression, ExpressionFailed, PerdureError, StoreError
+from perdure.core.errors import BadExpression, ExpressionFailed, LogDamaged, PerdureError, StoreError
 from perdure.core.operations import EVENTS_WORKFLOW, Success
 from perdure.core.paths import Key
 from perdure.definitions.expr.condition import compile_condition
@@ -67,20 +67,20 @@ async def _dispatched(access: StoreAccess, tenant: str, event: AnnouncedEvent, i
     for listener in await read_listeners(access.store, tenant):
         if not listener.hears(event.type, of):
             continue
-        kept = await TRIGGERS.read(access.store, tenant, listener.trigger)
-        if kept is None or not kept.value.is_active:
-            continue
         try:
+            kept = await TRIGGERS.read(access.store, tenant, listener.trigger)
+            if kept is None or not kept.value.is_active:
+                continue
             if await _is_stopped(access, tenant, kept.value, event):
                 failed.append(FailedTrigger(listener.trigger, "trigger_chain", f"a chain of {CHAIN_MAX} triggers was stopped"))
             elif not _holds(kept.value, event, payload):
                 passed.append(listener.trigger)
             else:
                 started.append(await _started(access, tenant, kept.value, event, id, payload))
-        except StoreError:
-            raise  # the step is attempted again; what was started is found then
         except PerdureError as error:
-            logger.warning("the trigger %s could not start %s on the event %s: %s", listener.trigger, kept.value.workflow, event.type, error)
+            if isinstance(error, StoreError) and not isinstance(error, LogDamaged):
+                raise  # the step is attempted again; what was started is found then
+            logger.warning("the trigger %s could not start anything on the event %s: %s", listener.trigger, event.type, error)
             failed.append(FailedTrigger(listener.trigger, error.code, str(error)))
     return DispatchedEvent(tuple(started), tuple(passed), tuple(failed))
 
