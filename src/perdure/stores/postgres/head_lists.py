@@ -1,11 +1,13 @@
 """Lists of heads, each read from an index, so that a page costs the same among a million executions.
 
-What few heads can satisfy is looked up first: keys, a family, and conditions that at most `FEW` heads satisfy. Otherwise the list is read in its order, and
-what does not match is passed over. For a tenant, that order is merged from lines: the heads of one workflow and status are one range of an index. A condition
-that more than `FEW` heads of the tenant satisfy may hold for none in a line, so without statuses such a list is read by number instead.
+What few heads can satisfy is looked up first: keys, a family, and conditions that at most `FEW` heads satisfy, in an order by an attribute `FEW_IN_ORDER`.
+Otherwise the list is read in its order, and what does not match is passed over. For a tenant, that order is merged from lines: the heads of one workflow and
+status are one range of an index. A condition that more than `FEW` heads of the tenant satisfy may hold for none in a line, so without statuses such a list
+is read by number instead.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from perdure.core.attribute_filter import AttributeCondition
 from perdure.stores.postgres.limited_queues import Fetch
@@ -15,6 +17,9 @@ from perdure.stores.protocol import Head, HeadFilter
 
 FEW = 10_000
 """Conditions that no more heads satisfy are looked up; others are checked in the order of the list."""
+
+FEW_IN_ORDER = 2_000
+"""The same where the list is ordered by an attribute: what is looked up has to be sorted then. If more match, a page is found soon in its order."""
 
 LAST_CHARACTERS = "\U0010ffff" * 256
 """What the last id that begins with a text can have behind it."""
@@ -30,7 +35,7 @@ async def read_heads(fetch: Fetch, which: HeadFilter) -> list[Head]:
         is_descending = which.order is None or which.order.descending
         at = (address_bytes(which.after.key), which.after.created_at_s, int(is_descending))
         position = next(row[0] for row in await fetch(SQL.number_at_position, *at))
-    sql = query.by_attribute(position) if which.order is not None else query.by_number(position, await _few(fetch, which))
+    sql = query.by_attribute(position, await _rarest(fetch, which)) if which.order is not None else query.by_number(position, await _few(fetch, which))
     return [*map(head_of, await fetch(sql, *query.arguments))]
 
 
@@ -46,6 +51,18 @@ async def _few(fetch: Fetch, which: HeadFilter) -> Sequence[_Condition]:
         return (found,)
     each = [await _first_of_few(fetch, which, one) for one in which.any_of]
     return [found for found in each if found is not None] if None not in each else ()
+
+
+async def _rarest(fetch: Fetch, which: HeadFilter) -> AttributeCondition | None:
+    """The condition that the fewest heads satisfy, which each head of the list does; None if there are more than `FEW_IN_ORDER`."""
+    if which.tenant is None or which.keys is not None or which.root is not None or not which.where:
+        return None
+    query = _HeadQuery(which)
+    limit = query.given(FEW_IN_ORDER + 1)
+    counts = [f"({SQL.count_up_to.format(query=query.numbers_of(condition), limit=limit)})" for condition in which.where]
+    (found,) = await fetch(f"SELECT {', '.join(counts)}", *query.arguments)
+    count, rarest = min(zip(found, which.where, strict=True), key=itemgetter(0))
+    return rarest if count <= FEW_IN_ORDER else None
 
 
 async def _first_of_few(fetch: Fetch, which: HeadFilter, conditions: Iterable[_Condition]) -> _Condition | None:
@@ -89,13 +106,15 @@ class _HeadQuery:
         conditions = [*named, *behind, *self._conditions(), *self._names()]
         return SQL.list_heads.format(source="perdure.heads", where=_all(conditions), order="heads.number DESC", limit=self.given(which.limit))
 
-    def by_attribute(self, position: int | None) -> str:
-        """The heads that have an attribute, in the order of its values."""
+    def by_attribute(self, position: int | None, rarest: AttributeCondition | None) -> str:
+        """The heads that have an attribute, in the order of its values. `rarest` is the condition to look up, if there is one."""
         which, order = self._which, self._which.order
         assert order is not None, "the list has such an order"
         direction, further, beyond = ("DESC", ">", "<") if order.descending else ("ASC", "<", ">")
         conditions = [f"at.name = {self.given(order.name)}", SQL.is_first_value.format(further=further)]
-        if which.tenant is not None:
+        if rarest is not None:
+            conditions.append(f"at.number = ANY(ARRAY({self.numbers_of(rarest)}))")
+        elif which.tenant is not None:
             conditions.append(f"at.tenant = {self.given(which.tenant)}")
         if which.ended is False:
             conditions.append("NOT at.ended")
