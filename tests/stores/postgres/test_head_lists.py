@@ -10,6 +10,7 @@ import pytest
 from perdure.core.attribute_filter import AttributeOrder, filter_alternatives
 from perdure.core.attributes import checked_attributes, index_attributes
 from perdure.core.paths import Key
+from perdure.stores.postgres import head_lists
 from perdure.stores.postgres.head_lists import read_heads
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Head, HeadFilter, head_position
@@ -26,9 +27,9 @@ FEW_BLOCKS_MAX = 40_000
 
 HEADS = """
 INSERT INTO perdure.heads (address, month, tenant, workflow, id, program, root, version, status, created_at_s, ended_at_s)
-SELECT convert_to(json_build_array(tenant, workflow, id)::text, 'UTF8'), 600, tenant, workflow, id, workflow, convert_to(root::text, 'UTF8'), 3, status, n,
+SELECT convert_to(format('["%s","%s","%s"]', tenant, workflow, id), 'UTF8'), 600, tenant, workflow, id, workflow, convert_to(root, 'UTF8'), 3, status, n,
     CASE WHEN status IN ('completed', 'failed') THEN n END
-FROM (SELECT n, tenant, workflow, 'id ' || n AS id, json_build_array(tenant, workflow, 'id ' || n / 7 * 7) AS root, status
+FROM (SELECT n, tenant, workflow, 'id ' || n AS id, format('["%s","%s","id %s"]', tenant, workflow, n / 7 * 7) AS root, status
     FROM (SELECT n, CASE WHEN n % 1000 = 5 THEN 'small' ELSE 'large' END AS tenant, 'flow ' || n / 7 % 20 AS workflow,
         CASE WHEN n % 5000 = 17 THEN 'failed' WHEN n % 10 = 3 THEN 'waiting' ELSE 'completed' END AS status
         FROM generate_series(1, $1::bigint) AS n) AS placed) AS named
@@ -55,10 +56,16 @@ FILTERS: dict[str, HeadFilter] = {
     "without a tenant": HeadFilter(limit=PAGE),
     "in order of an attribute": HeadFilter(tenant="large", order=AttributeOrder("due"), limit=PAGE),
     "in order of an attribute, the greatest first": HeadFilter(tenant="large", order=AttributeOrder("due", descending=True), limit=PAGE),
+    "what many are, in order of an attribute": HeadFilter(
+        tenant="large", where=filter_alternatives({"kind": "common"})[0], order=AttributeOrder("due"), limit=PAGE
+    ),
 }
 LOOKED_UP: dict[str, HeadFilter] = {
     "by an attribute that many have": HeadFilter(tenant="large", where=filter_alternatives({"kind": "common"})[0], limit=PAGE),
     "by an attribute that few have": HeadFilter(tenant="large", where=filter_alternatives({"kind": "rare"})[0], limit=PAGE),
+    "by an attribute that few have, in order of another": HeadFilter(
+        tenant="large", where=filter_alternatives({"kind": "rare"})[0], order=AttributeOrder("due"), limit=PAGE
+    ),
     "by one of two": HeadFilter(tenant="large", any_of=filter_alternatives([{"kind": "rare"}, {"kind": "never"}]), limit=PAGE),
     "what began lately": HeadFilter(tenant="large", workflow="flow 7", created_from_s=SMALL - 500, statuses=frozenset(("failed",)), limit=PAGE),
 }
@@ -132,3 +139,20 @@ async def test_a_page_reads_an_index(analysed: bool, server: DatabaseServer) -> 
 async def test_a_page_reads_no_more_among_a_million_executions(analysed: bool, server: DatabaseServer) -> None:
     async with filled(server, LARGE, analysed=analysed) as connection:
         assert await too_much(connection) == []
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("descending", [False, True], ids=["the least first", "the greatest first"])
+async def test_a_list_in_order_of_an_attribute_is_the_same_whether_its_condition_is_looked_up(
+    descending: bool, server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    which = msgspec.structs.replace(
+        LOOKED_UP["by an attribute that few have, in order of another"], order=AttributeOrder("due", descending=descending), limit=10_000
+    )
+    async with filled(server, SMALL, analysed=True) as connection:
+        looked_up = await read_heads(CountedReads(connection).fetch, which)
+        middle = msgspec.structs.replace(which, after=head_position(looked_up[7], which.order))
+        behind = await read_heads(CountedReads(connection).fetch, middle)
+        monkeypatch.setattr(head_lists, "FEW_IN_ORDER", 0)
+        assert len(looked_up) == SMALL // 1_000 and looked_up == await read_heads(CountedReads(connection).fetch, which)
+        assert behind == looked_up[8:] == await read_heads(CountedReads(connection).fetch, middle)
