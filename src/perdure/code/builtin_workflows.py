@@ -33,6 +33,8 @@ from perdure.code.declarations import CodeWorkflow, Signal
 from perdure.code.results import Message, PortResult, Vote
 from perdure.core.operations import APPROVAL_WORKFLOW, COMPOSITE_WORKFLOW
 
+T = TypeVar("T")
+
 USED_SIGNAL = Signal("used")
 """The message that reports one use of a composite."""
 
@@ -86,9 +88,8 @@ class _ApprovalRun:
         began_s = ctx.now().timestamp()
         due_at_s = None if request.timeout_s is None else began_s + request.timeout_s
         self.shown = ApprovalState(request, request.assignees, began_s, due_at_s, ())
-        self.is_indexed = (
-            ASKED in ctx.execution.attributes
-        )  # an approval that began with an earlier version has no attributes, and its log has none of what needs them
+        # An approval that began with an earlier version has no attributes, and its log has none of what needs them.
+        self.is_indexed = ASKED in ctx.execution.attributes
 
     def show(self, ctx: Context, **changes: Any) -> None:
         """Changes the state that people see."""
@@ -173,9 +174,6 @@ class _ApprovalRun:
         """Decides as `on_timeout` says when the timeout has passed."""
         await ctx.sleep(self.request.timeout_s or 0.0, name="wait")
         return ApprovalVerdict(self.request.on_timeout == "approve", True, self.shown.votes, ctx.now().timestamp())
-
-
-T = TypeVar("T")
 
 
 def _body(message: Message[Any], kind: type[T]) -> T | None:

@@ -18,6 +18,9 @@ NEEDS_ATTENTION = "needs_attention"
 LIFECYCLE_TYPES = ("completed", "failed", "cancelled", NEEDS_ATTENTION)
 """The types of announcements that tell how an execution has ended, or that it does not go on by itself."""
 
+ATTENTION_REASONS = frozenset(("diverged", "interrupted", "undo"))
+"""Why an execution that is parked does not go on by itself. One that is paused was stopped by somebody, who knows it."""
+
 
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     """An announcement of the execution `key`, which is its event `number`: its `type`, one of `LIFECYCLE_TYPES` or a name; and the result, or what was emitted.
@@ -44,7 +47,7 @@ def announcements(execution: Execution, events: Sequence[Event], version: int) -
                 yield Announcement(execution.key, execution.status, number, event.at_s, value, carried=execution.carried)
             case EndedEvent(outcome=Failure(error=error)):
                 yield Announcement(execution.key, execution.status, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
-            case ParkedEvent(reason="diverged" | "interrupted" | "undo" as reason):
+            case ParkedEvent(reason=reason) if reason in ATTENTION_REASONS:
                 error = ErrorInfo(reason, "; ".join(event.detail))
                 yield Announcement(execution.key, NEEDS_ATTENTION, number, event.at_s, error=_cause(execution, error), carried=execution.carried)
 
@@ -52,8 +55,10 @@ def announcements(execution: Execution, events: Sequence[Event], version: int) -
 def is_announced(event: Event) -> bool:
     """Whether an event is announced."""
     match event:
-        case EndedEvent() | ParkedEvent(reason="diverged" | "interrupted" | "undo"):
+        case EndedEvent():
             return True
+        case ParkedEvent(reason=reason):
+            return reason in ATTENTION_REASONS
         case OpenedEvent(op=KeepOperation(role="stream", label=str(name))):
             return bool(name)
     return False

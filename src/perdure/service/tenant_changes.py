@@ -12,6 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -86,7 +87,8 @@ class TenantTail:
             after = after or self._number
             while True:
                 news = self._news
-                for change in [one for one in self._changes if one.number > after]:
+                newest_first = [*takewhile(lambda one: one.number > after, reversed(self._changes))]  # noqa: B023  # it is used up at once
+                for change in reversed(newest_first):
                     after = change.number
                     yield change
                 if not follow:

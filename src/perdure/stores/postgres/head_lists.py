@@ -1,6 +1,6 @@
 """Lists of heads, each read from an index, so that a page costs the same among a million executions.
 
-What few heads can satisfy is looked up first: keys, a family, and conditions that at most `FEW` heads satisfy, in an order by an attribute `FEW_IN_ORDER`.
+What few heads can satisfy is looked up first: keys, a family, and conditions that at most `FEW` heads satisfy (`FEW_IN_ORDER` in the order of an attribute).
 Otherwise the list is read in its order, and what does not match is passed over. For a tenant, that order is merged from lines: the heads of one workflow and
 status are one range of an index. A condition that more than `FEW` heads of the tenant satisfy may hold for none in a line, so without statuses such a list
 is read by number instead.
