@@ -95,8 +95,8 @@ class WaitOver(Exception):  # an expected outcome on its way to the answer
 
 
 class ApiApp:
-    """The API of a store, as an ASGI application. `secret` signs links and exports, and `limiter` limits how often each caller may ask,
-    and `active_limits` how many executions that people have started may be in progress.
+    """The API of a store, as an ASGI application. `secret` signs links and exports, `limiter` limits how often each caller may ask, and
+    `active_limits` how many executions that people have started may be in progress.
 
     With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key.
 

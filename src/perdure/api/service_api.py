@@ -5,7 +5,6 @@ import logging
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -21,6 +20,7 @@ from perdure.runtime.task_broker import TaskBroker
 from perdure.service.access_keys import KeyVerifier
 from perdure.service.active_limits import UNLIMITED_PEOPLE, ActiveLimits
 from perdure.service.oidc import OidcSettings, OidcVerifier
+from perdure.service.people.signed_links import checked_public_url
 from perdure.service.rate_limits import RateLimiter
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.sessions import SessionVerifier
@@ -38,8 +38,8 @@ BURST_S = 2.0
 
 
 class ServiceSettings(NamedTuple):
-    """How a service is set up. `secret` signs links and exports; `rate_per_s` limits the requests of each caller to this process (0: not at all),
-    and `active_limits` how many executions that people have started may be in progress.
+    """How a service is set up. `secret` signs links and exports; `rate_per_s` limits the requests of each caller to this process (0: not at all), and
+    `active_limits` how many executions that people have started may be in progress.
 
     `origins` are those of pages elsewhere that may use the API, `root_path` is the path below which a proxy publishes it, and
     `public_url` the address at which people reach it, for links. The
@@ -87,7 +87,7 @@ class ServiceApi:
             webhooks=WebhookRoutes(access),
             headers=AnswerHeaders(settings.origins),
             root_path=checked_root_path(settings.root_path),
-            public_url=checked_public_url(settings.public_url),
+            public_url=checked_public_url(settings.public_url, "--public-url"),
             observer=settings.observation.observer,
             metrics=settings.observation.exposition(access.store),
             broker=TaskBroker(access.store, None, threaded=True, secrets=secret_resolver_for(access.store)),
@@ -146,18 +146,6 @@ class ServiceServer:
     def stop(self, grace_s: float = 0.0) -> None:
         """Makes `run` return: no connection is accepted any more, long requests that can be repeated end, and others may end within `grace_s`."""
         self._server.stop(grace_s)
-
-
-def checked_public_url(text: str) -> str:
-    """Returns the address at which people reach a service, without a slash at its end; empty if it is not known.
-
-    Raises:
-        BadValue: it is no address.
-    """
-    parts = urlsplit(text)
-    if text and (parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment or not text.isprintable() or " " in text):
-        raise BadValue("--public-url", text, "an address such as https://perdure.example.com")
-    return text.rstrip("/")
 
 
 def checked_root_path(text: str) -> str:

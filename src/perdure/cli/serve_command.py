@@ -158,8 +158,9 @@ def _checked_roles(text: str) -> frozenset[str]:
 
 def service_settings(given: dict[str, Any]) -> ServiceSettings:
     """Returns how the service is set up by the options and the environment; secrets are in the latter alone."""
-    from perdure.api.service_api import ServiceSettings, checked_public_url, checked_root_path, read_oidc_settings
+    from perdure.api.service_api import ServiceSettings, checked_root_path, read_oidc_settings
     from perdure.service.active_limits import ActiveLimits
+    from perdure.service.people.signed_links import checked_public_url
     from perdure.service.signing_secrets import environment_secrets
 
     return ServiceSettings(
@@ -170,7 +171,7 @@ def service_settings(given: dict[str, Any]) -> ServiceSettings:
         active_limits=ActiveLimits(given["active_per_person"], given["active_of_people"]),
         origins=given["origins"],
         root_path=checked_root_path(given["root_path"]),
-        public_url=checked_public_url(given["public_url"]),
+        public_url=checked_public_url(given["public_url"], "--public-url"),
     )
 
 

@@ -46,6 +46,4 @@ async def expect_code(access: StoreAccess, workflow: str) -> None:
         NotFound: none has.
     """
     if not any(one.alive and workflow in (name.partition("@")[0] for name in one.programs) for one in await queries.list_holders(access)):
-        raise NotFound(
-            workflow, f"there is no workflow {workflow}: no definition of the catalog has this slug, and no living engine knows code of this name"
-        ) from None
+        raise NotFound(workflow, f"there is no workflow {workflow}: no definition of the catalog has this slug, and no living engine knows code of this name")

@@ -10,9 +10,9 @@ import os
 
 import msgspec
 
-from perdure.core.errors import BadValue, LinkRefused
+from perdure.core.errors import LinkRefused
 from perdure.service.people.person_records import NotificationKind
-from perdure.service.people.signed_links import bytes_of, text_of
+from perdure.service.people.signed_links import bytes_of, checked_public_url, text_of
 from perdure.service.signing_secrets import environment_secrets, is_signed, signature
 
 DOMAIN = b"perdure unsubscribe link"
@@ -34,12 +34,10 @@ def unsubscribe_url(tenant: str, person: str, kinds: tuple[NotificationKind, ...
     Raises:
         BadValue: the public address is none, or the secret is too short.
     """
-    public, secret = os.environ.get(PUBLIC_VARIABLE, ""), environment_secrets()
+    public, secret = checked_public_url(os.environ.get(PUBLIC_VARIABLE, ""), PUBLIC_VARIABLE), environment_secrets()
     if not public or not secret.strip():
         return ""
-    if not public.startswith(("https://", "http://")):
-        raise BadValue(PUBLIC_VARIABLE, public[:200], "the address at which people reach the API, such as https://flows.example.com")
-    return f"{public.rstrip('/')}{PAGE_PATH}{sign_unsubscribe_link(secret, UnsubscribeLink(tenant, person, kinds))}"
+    return f"{public}{PAGE_PATH}{sign_unsubscribe_link(secret, UnsubscribeLink(tenant, person, kinds))}"
 
 
 def sign_unsubscribe_link(secret: bytes, link: UnsubscribeLink) -> str:

@@ -6,12 +6,13 @@ among those who may decide, and not have delegated the decision, nor be out of o
 """
 
 import base64
+import re
 from typing import Any
 
 import msgspec
 
 from perdure.code.results import Vote
-from perdure.core.errors import DecisionRefused, LinkRefused, NotFound
+from perdure.core.errors import BadValue, DecisionRefused, LinkRefused, NotFound
 from perdure.core.paths import Key
 from perdure.service.approvals import Approval, already_decided, decide_approval, read_approval, why_refused
 from perdure.service.people.person_records import PEOPLE
@@ -22,6 +23,8 @@ DOMAIN = b"perdure approval link"
 
 PAGE_PATH = "/approvals/link/"
 """The beginning of the path of the page of a link."""
+
+_PUBLIC_URL = re.compile(r"(?i:https?)://[^\s/?#]+[^\s?#]*")
 
 
 class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
@@ -49,6 +52,17 @@ async def make_link(access: StoreAccess, secret: bytes, key: Key, by: str, appro
     one = await _known(access, key)
     groups = None if one is None else () if by in one.assignees else _groups(one)
     return link_url(public_url, sign_link(secret, ApprovalLink(key, by, approve, until_s, groups)))
+
+
+def checked_public_url(text: str, what: str) -> str:
+    """Returns the address at which people reach a service, without a slash at its end; empty if it is not known. `what` names what was given.
+
+    Raises:
+        BadValue: it is no address.
+    """
+    if text and (_PUBLIC_URL.fullmatch(text) is None or not text.isprintable()):
+        raise BadValue(what, text[:200], "the address at which people reach the API, such as https://perdure.example.com")
+    return text.rstrip("/")
 
 
 def link_url(public_url: str, signed: str) -> str:
