@@ -73,6 +73,9 @@ async def test_a_delivery_is_sent_to_a_url(served: Served, tmp_path: Path) -> No
     for words, code, message in (
         ((to, "--scheme", "github"), 20, "pass --secret-name or --secret-file"),
         ((to, "--scheme", "github", "--secret-name", "ABSENT"), 10, "there is no secret ABSENT here"),
+        ((to, "--secret-name", "HOOK"), 20, "name it with --scheme"),
+        ((to, "--secret-file", "secret", "--scheme", "none"), 20, "name it with --scheme"),
+        ((to, "--to", served.url), 20, "a URL names the server itself"),
         ((to, "--header", "nonsense"), 20, "write it as 'NAME: VALUE', in ASCII"),
         ((to, "--header", "X-More: é"), 20, "write it as 'NAME: VALUE', in ASCII"),
         ((to, "--header", "X-More: a\r\nX: b"), 20, "write it as 'NAME: VALUE', in ASCII"),

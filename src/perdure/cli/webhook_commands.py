@@ -73,7 +73,11 @@ def send(settings: GlobalOptions, /, *, target: str, **given: Any) -> None:
 def _target_of_url(url: str, given: dict[str, Any]) -> _Target:
     from perdure.service.triggers.trigger_records import Verification
 
+    if given["base"]:
+        raise click.UsageError("--to is for the id of a trigger; a URL names the server itself")
     scheme: VerificationScheme = given["scheme"] or "none"
+    if scheme == "none" and (given["secret_name"] or given["secret_file"]):
+        raise click.UsageError("a secret signs by a scheme; name it with --scheme, such as --scheme github")
     header = "X-Signature" if scheme == "generic" else ""
     return _Target(url, given["method"] or "POST", Verification(scheme=scheme, secrets=(given["secret_name"],) if given["secret_name"] else (), header=header))
 
