@@ -154,6 +154,20 @@ def test_a_link_stands_for_its_answer_and_needs_no_name(live_approvals_shell: Sh
     assert live_approvals_shell.run("reject two --path one --link").code == 10
 
 
+@pytest.mark.slow
+def test_a_link_with_both_answers_needs_one_of_them(live_approvals_shell: Shell) -> None:
+    with Client(live_approvals_shell.db) as client:
+        link = client.approval_link("s1", by="ada", approve=None)
+        only = client.approval_link("s2", by="bob", approve=True)
+    said = live_approvals_shell.run("decide - -i carrier=dhl", stdin=link)
+    assert said.code != 0 and "the link offers both answers" in said.err and "--approve or --reject" in said.err
+    said = live_approvals_shell.run("decide - --reject --comment late", stdin=link)
+    assert (said.code, said.out) == (0, "the answer of the link is accepted\n")
+    decided = live_approvals_shell.run("approvals ships/s1 --json").out
+    assert '"approve": false' in decided and '"comment": "late"' in decided
+    assert live_approvals_shell.run("decide - --reject", stdin=only).code == 46
+
+
 def test_whoever_is_logged_in_decides_if_nobody_is_named(approvals_shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PERDURE_USER")
     monkeypatch.setenv("LOGNAME", "grace")

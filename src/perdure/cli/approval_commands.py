@@ -161,17 +161,18 @@ def delegate(settings: GlobalOptions, /, *, id: str, to: str, by: str | None, gr
 
 @click.command("decide", cls=CliCommand)
 @click.argument("link")
+@click.option("--approve/--reject", "approve", default=None, help="The answer, if the link offers both.")
 @_form_options
 @click.option("--comment", default="", metavar="TEXT", help="A comment for the workflow.")
 @click.option("--timeout", metavar="TIME", help="How long to wait at most; the decision stays recorded.")
 @click.pass_obj
-def decide(settings: GlobalOptions, /, *, link: str, value: str | None, pairs: tuple[str, ...], comment: str, timeout: str | None) -> None:
+def decide(settings: GlobalOptions, /, *, link: str, value: str | None, pairs: tuple[str, ...], **given: Any) -> None:
     """Give the answer of a signed LINK; - reads it from standard input. The link must be signed with PERDURE_SIGNING_SECRET."""
     from perdure.cli import bulk_actions
     from perdure.cli.execution_lookup import ids_of
 
     def use(signed: str) -> None:
-        client.decide_by_link(signed, value=_form_value(None, value, pairs), comment=comment, timeout=timeout)
+        client.decide_by_link(signed, value=_form_value(None, value, pairs), **given)
         click.echo("the answer of the link is accepted")
 
     with settings.client() as client:
@@ -309,6 +310,8 @@ def _decision_error(error: PerdureError) -> str:
             return safe_lines(str(error).rpartition(". ")[0], "perdure approvals lists those that wait")
         case Timeout(timeout_s=timeout_s):
             return safe_lines(f"no engine has accepted the decision within {timeout_s:g} s", "it stays recorded, and the next engine that runs accepts it")
+        case BadValue(what="/approve"):
+            return safe_lines("the link offers both answers", "choose one with --approve or --reject")
         case BadValue(what="what was filled in"):
             return safe_lines(str(error), "perdure approvals ID shows the form; -i KEY=VALUE or --value JSON fills it in")
         case _:
