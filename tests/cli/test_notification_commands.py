@@ -71,5 +71,7 @@ def test_a_sample_is_sent_by_a_living_engine_also_if_the_rule_is_disabled(shell:
     with App(db=f"sqlite:///{tmp_path / 'perdure.db'}"):
         said = shell.run("notifications test mail --json")
         assert json.loads(said.out)["sent_to"] == "nobody: the address of ada is not known" and said.code != 0
+        said = shell.run("notifications test mail")
+        assert (said.code, said.out) == (40, "") and "perdure people set NAME --email ADDRESS" in said.err
         assert ok(shell, "notifications test mail --no-wait").startswith("mail:trial:")
         assert shell.run("notifications test none").code == 10

@@ -154,12 +154,16 @@ def test(settings: GlobalOptions, /, *, name: str, to: str, no_wait: bool, timeo
 
     found = with_people(settings, begun)
     sent_to = None if no_wait else _sent_to(settings, found, timeout)
+    is_sent = sent_to is not None and not sent_to.startswith("nobody: ")
     if as_json:
         click.echo(output.indented_json({"execution_id": found.execution_id, "sent_to": sent_to}))
-    else:
-        click.echo(found.execution_id if sent_to is None else f"sent to {terminal_text.clean(sent_to)}")
-    if sent_to is not None and sent_to.startswith("nobody"):
-        raise CommandExit(ExitCode.FAILED, f"the sample was sent to {sent_to}")
+    elif sent_to is None:
+        click.echo(found.execution_id)
+    elif is_sent:
+        click.echo(f"sent to {terminal_text.clean(sent_to)}")
+    if sent_to is not None and not is_sent:
+        then = f"perdure people set NAME --email ADDRESS gives a person an address; perdure notifications show {name} shows the rule"
+        raise CommandExit(ExitCode.FAILED, f"the sample was sent to {sent_to}\n{then}")
 
 
 def _sent_to(settings: GlobalOptions, trial: RuleTrial, timeout: str) -> str:
