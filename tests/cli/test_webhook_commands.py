@@ -104,6 +104,9 @@ async def test_what_was_received_is_listed_shown_and_replayed(served: Served) ->
     assert (counted.exit_code, counted.stdout) == (0, "") and "2 deliveries match; nothing was started; --expect 2 replays them" in counted.stderr
     done = await served.on_server("webhook", "replay", trigger, "--event", "push", "--expect", "2")
     assert (done.exit_code, len(done.stdout.splitlines())) == (0, 2) and "2 executions started" in done.stderr
+    for idle in (("deliveries", "--event", "push", "--limit", "50"), ("replay", "--since", "1h", "--expect", "1")):
+        said = await served.on_server("webhook", idle[0], trigger, ids[0], *idle[1:])
+        assert (said.exit_code, f"a DELIVERY is one; leave {idle[1]}, {idle[3]} out" in said.stderr) == (20, True), said.output
     wrong = await served.on_server("webhook", "replay", trigger, "--expect", "9")
     assert (wrong.exit_code, "3, the number of deliveries that match" in wrong.stderr) == (10, True)
 

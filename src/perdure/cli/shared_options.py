@@ -251,6 +251,16 @@ def replacement_input(given: dict[str, Any]) -> list[Any] | dict[str, Any] | Non
     return args or kwargs or None
 
 
+def refuse_options(names: Sequence[str], why: str) -> None:
+    """Refuses those of the options and arguments `names`, as the function of the command calls them, that the command line has: they would do nothing."""
+    from click.core import ParameterSource
+
+    context = click.get_current_context()
+    given = [one for one in context.command.params if one.name in names and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE]
+    if given:
+        raise click.UsageError(f"{why}; leave {', '.join(one.opts[0] for one in given)} out")
+
+
 def json_option(command: F) -> F:
     """``--json``: the short form of ``-o json``."""
     return click.option("--json", "as_json", is_flag=True, help="The same as -o json.")(command)

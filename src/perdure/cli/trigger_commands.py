@@ -9,7 +9,7 @@ import click
 
 from perdure.cli.root_command import CliCommand, CliGroup
 from perdure.cli.service_calls import with_service
-from perdure.cli.shared_options import GlobalOptions, format_option, json_option
+from perdure.cli.shared_options import GlobalOptions, format_option, json_option, refuse_options
 
 if TYPE_CHECKING:
     from perdure.async_triggers import AsyncTriggers
@@ -21,6 +21,12 @@ T = TypeVar("T")
 
 KINDS = ("manual", "webhook", "schedule", "event")  # not imported, so that printing help is fast; a test compares them
 OVERLAPS = ("allow", "skip", "queue", "cancel")
+SCHEDULE_OPTIONS = (
+    *("cron", "every", "once", "timezone", "jitter", "starts", "ends"),
+    *("catch_up", "overlap", "queued_max", "break_after", "prompt"),
+)
+"""What makes the config of a schedule."""
+
 id_argument = click.argument("id", metavar="ID")
 
 
@@ -104,6 +110,7 @@ def create(settings: GlobalOptions, /, *, name: str, workflow: str, disabled: bo
 def _config_of(settings: GlobalOptions, given: dict[str, Any]) -> TriggerConfig:
     """The config that the options of `create` name."""
     if given["config"] is not None:
+        refuse_options(SCHEDULE_OPTIONS, "--config holds the whole config")
         return _config_in_file(given["config"], settings.tenant)
     from datetime import UTC, datetime
 

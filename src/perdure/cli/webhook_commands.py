@@ -12,7 +12,7 @@ import click
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.root_command import CliCommand, CliGroup
 from perdure.cli.service_calls import with_service
-from perdure.cli.shared_options import F, GlobalOptions, format_option, json_option
+from perdure.cli.shared_options import F, GlobalOptions, format_option, json_option, refuse_options
 
 if TYPE_CHECKING:
     import httpx2
@@ -174,6 +174,10 @@ def _print_answer(answer: httpx2.Response, as_json: bool) -> None:
 # What was received
 
 
+LIST_OPTIONS = ("since", "until", "event", "status", "limit", "after", "expect")
+"""What chooses deliveries of a list, and means nothing where one is named."""
+
+
 def _filter_options(command: F) -> F:
     command = click.option("--status", default="", metavar="STATUS", help="Only those whose execution has this status.")(command)
     command = click.option("--event", default="", metavar="NAME", help="Only those of this event.")(command)
@@ -203,6 +207,7 @@ def deliveries(settings: GlobalOptions, /, *, trigger: str, delivery: str, as_js
         return await AsyncTriggers(call.access).deliveries(trigger, **which, tenant=settings.tenant)
 
     if delivery:
+        refuse_options(LIST_OPTIONS, "a DELIVERY is one")
         one = with_service(settings, shown)
         if as_json or format.startswith("json"):
             click.echo(output.indented_json(output.as_data(one)))
@@ -237,6 +242,7 @@ def replay(settings: GlobalOptions, /, *, trigger: str, delivery: str, expect: i
         return await AsyncTriggers(call.access).replay_many(trigger, **which, expect=expect, tenant=settings.tenant)
 
     if delivery:
+        refuse_options(LIST_OPTIONS, "a DELIVERY is one")
         one = with_service(settings, replayed)
         click.echo(output.indented_json(output.as_data(one)) if as_json else terminal_text.execution_name(one.key))
         return
