@@ -186,14 +186,20 @@ async def test_a_tail_that_cannot_begin_says_so(c: Cluster, client: AsyncClient)
 
 @virtually
 async def test_what_is_kept_is_bounded_and_a_slow_reader_is_told(c: Cluster, client: AsyncClient) -> None:
-    access = client._access.on_store("a test")
-    tail = access.changes.of("default", frozenset())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tenant_changes, "KEPT_MAX", 10)
+        tail = tenant_changes.TenantTail(c.store, "default", frozenset())
     reading = tail.read(0, follow=True)
-    first = asyncio.create_task(anext(reading))
+    waits_for_news = asyncio.create_task(anext(reading))
     await asyncio.sleep(1)
     await c.post_all(waits, [(f"w{number}", ()) for number in range(50)])
-    assert (await first).type == "began"
-    tail._changes = type(tail._changes)(list(tail._changes)[-10:], maxlen=10)
-    found = [await anext(reading) for _ in range(5)]
-    assert all(one.type in ("began", "reset") for one in found)
+    told = await waits_for_news
+    assert told.type == "reset", "the oldest of 50 changes in one look were dropped before it could read them"
+    kept = [one async for one in tail.read(told.number - 10, follow=False)]
+    assert [one.type for one in kept] == ["began"] * 10 and [one.number for one in kept] == list(range(told.number - 9, told.number + 1))
+    assert [one.type async for one in tail.read(told.number - 11, follow=False)] == ["reset"]
+    await c.post(waits, id="later")
+    goes_on = await anext(reading)
+    assert goes_on.head is not None and (goes_on.type, goes_on.head.key.id, goes_on.number) == ("began", "later", told.number + 1)
     await reading.aclose()
+    await tail.aclose()

@@ -86,6 +86,10 @@ class TenantTail:
                 yield HeadChange(after, "reset")
             after = after or self._number
             while True:
+                if after < self._number and not self._has(after):  # it was too slow
+                    after = self._number
+                    yield HeadChange(after, "reset")
+                    continue
                 news = self._news
                 newest_first = [*takewhile(lambda one: one.number > after, reversed(self._changes))]  # noqa: B023  # it is used up at once
                 for change in reversed(newest_first):
@@ -93,9 +97,6 @@ class TenantTail:
                     yield change
                 if not follow:
                     return
-                if after < self._number and not self._has(after):  # it was too slow
-                    after = self._number
-                    yield HeadChange(after, "reset")
                 if after >= self._number:
                     _ = await news.wait()
         finally:
