@@ -62,7 +62,6 @@ def test_the_tests_mirror_the_tree() -> None:
     assert not found, lines(found)
 
 
-@pytest.mark.slow
 def test_no_program_hides_a_standard_module() -> None:
     """Python looks into the directory of a program first: beside a `http.py`, no library can import `http.client`."""
     programs = files("bench", "examples", "tools", suffixes={".py"})
@@ -70,6 +69,7 @@ def test_no_program_hides_a_standard_module() -> None:
     assert not [str(path) for path in programs if path.stem in sys.stdlib_module_names]
 
 
+@pytest.mark.slow
 def test_every_exception_from_the_sizes_is_still_needed() -> None:
     excepted = {ROOT / key.partition("::")[0] for key in tidy.SIZE_EXCEPTIONS}
     oversized = {key for path in excepted for key, _ in tidy.oversized(name(path), path.read_text())}
