@@ -13,7 +13,7 @@ from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Key
 from perdure.operations import on_approvals, on_people
 from perdure.service.callers import Caller, Role
-from perdure.service.people.person_records import NOTIFICATION_KINDS, PersonSettings
+from perdure.service.people.person_records import PersonSettings
 from perdure.service.people.substitutes import stood_in_for, with_substitutes
 from perdure.service.store_access import StoreAccess
 from perdure.sync_client import AsyncClient
@@ -261,7 +261,3 @@ def test_killed_at_any_write_it_is_delegated_and_decided_once(always_suspend: bo
     play = Play([asks, approvals], _delegated_and_decided, always_suspend=always_suspend, shown=_timeless)
     report = crash_at_every_write(play, MemoryDisk, **budget)
     assert report.problems == () and report.worlds > 3
-
-
-def test_every_kind_of_notification_has_a_name_once() -> None:
-    assert len(set(NOTIFICATION_KINDS)) == len(NOTIFICATION_KINDS)
