@@ -317,6 +317,7 @@ def many_steps(count: int) -> str:
     return f'perdure: 1\nname: order\norder: listed\ninput: {{item: {{type: string}}}}\nsteps:\n{steps}\noutput: "@s{count - 1}"\n'
 
 
+@pytest.mark.prove
 @virtually
 async def test_ten_executions_of_twenty_steps_are_tried_in_less_than_a_second(c: Cluster, client: AsyncClient) -> None:
     document = many_steps(20)
