@@ -172,12 +172,12 @@ def test_nothing_is_sent_in_quiet_hours_nor_more_than_the_rule_allows() -> None:
         now = datetime.fromtimestamp(asyncio.get_running_loop().time(), UTC)
         until = (now + timedelta(hours=2)).replace(second=0, microsecond=0)
         quiet = rule("failure", quiet_from=f"{now - timedelta(hours=1):%H:%M}", quiet_until=f"{until:%H:%M}")
-        await begun(c, client, ("quiet", quiet), ("few", rule("failure", hourly_max=2, title="few {execution}")))
+        await begun(c, client, ("quiet", quiet), ("few", rule("failure", hourly_max=2, title="few @{event.execution}")))
         await failed(client, "a", "b", "c")
         await asyncio.sleep(120)
-        assert sorted(title.split()[0] for title in titles()) == ["few", "few"]
+        assert sorted(titles()) == ["few a", "few b"]
         await asyncio.sleep(3 * 3_600)
-        assert sorted(title.split()[0] for title in titles()) == ["fails"] * 3 + ["few"] * 3
+        assert sorted(titles()) == [*(f"fails {id} has failed" for id in "abc"), *(f"few {id}" for id in "abc")]
         assert all(at_s >= until.timestamp() for text, at_s in sent if text.startswith("fails"))
 
     told()
