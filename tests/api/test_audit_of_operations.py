@@ -22,11 +22,9 @@ IN_THE_LOG = {
     *("executions.start", "executions.rerun", "executions.fork", "executions.send", "executions.ask", "executions.preset", "catalog.start"),
     *("runs.run_workflow", "triggers.run", "triggers.backfill", "events.post", "runs.approve", "runs.decide", "runs.complete", "runs.report_status"),
     "notifications.try_rule",
-    "executions.start_bulk",
     *("catalog.start_document", "approvals.vote", "approvals.delegate", "approvals.vote_by_link"),
     *("approvals.complete", "approvals.fail", "approvals.heartbeat"),
     *("executions.start_bulk", "deliveries.replay", "deliveries.replay_many"),
-    *("catalog.start_document", "approvals.vote", "approvals.vote_by_link", "approvals.complete", "approvals.fail", "approvals.heartbeat"),
 }
 """Operations that start executions or send messages to them: their logs have these."""
 

@@ -6,8 +6,6 @@ from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.attributes import index_attributes
 from perdure.service.triggers.zone_database import outdated_by, version_in, zone_version
 
-RULES = Path("/usr/share/zoneinfo/Europe/London")
-
 
 def test_a_database_names_its_version(tmp_path: Path) -> None:
     (tmp_path / "tzdata.zi").write_text("# version 2026b\nR A 1 2\n")
