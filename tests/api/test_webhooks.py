@@ -330,7 +330,13 @@ async def test_a_secret_in_a_wrong_form_is_the_operator_s_to_see(hooks: Hooks, m
     trigger = await hooks.trigger(verify=how("standard_webhooks", "BAD"))
     assert refused(await hooks.send(trigger, {}, how("standard_webhooks"))) == (401, "not_verified")
     (rejected,) = hooks.app.access.rejected_deliveries.last("default", trigger["id"])
-    assert "base64" in rejected.message
+    assert "BAD" in rejected.message and "base64" in rejected.message
+
+
+async def test_a_secret_in_a_wrong_form_does_not_keep_another_one_from_being_tried(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_SECRET_BAD", "not base64!")
+    trigger = await hooks.trigger(verify=how("standard_webhooks", "BAD", "HOOK"))
+    assert (await hooks.send(trigger, {}, how("standard_webhooks"))).status == 202
 
 
 # Tenants

@@ -37,6 +37,7 @@ from perdure.code.message_validation import REJECTED_PORT, Validator, rejection_
 from perdure.code.operation_paths import NameScope, reply_path
 from perdure.code.results import Attempt, Decision, Message, Ok, Record, Won
 from perdure.core import attributes, values
+from perdure.core.announcements import check_event_name
 from perdure.core.attributes import AttributeChangeValues, ShownAttributes
 from perdure.core.errors import BadValue, MessageRejected, Rollback, StepFailed, Timeout, WrongVerb
 from perdure.core.mailbox import ReceivedMessage
@@ -903,7 +904,9 @@ class Context:
 
         Raises:
             BadName: the name of the event is too long.
+            BadValue: it is one that tells how an execution has ended, such as ``completed``.
         """
+        check_event_name(event, "event")
         path = self._enter("emit").take("emit")
         named = {"label": checked_name(event, "event")} if event else {}
         self._instance.remember(path, lambda: values.encode(value, "the value of", path), role="stream", **named)

@@ -376,6 +376,7 @@ class SyncContext:
 
         Raises:
             BadName: the name of the event is too long.
+            BadValue: it is one that tells how an execution has ended, such as ``completed``.
         """
         self._own("emit").emit(value, event=event)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from perdure.core.carried import Carried
-from perdure.core.errors import ErrorInfo
+from perdure.core.errors import BadValue, ErrorInfo
 from perdure.core.events import EndedEvent, Event, OpenedEvent, ParkedEvent
 from perdure.core.execution import Execution
 from perdure.core.failure_causes import failure_cause
@@ -20,6 +20,16 @@ LIFECYCLE_TYPES = ("completed", "failed", "cancelled", NEEDS_ATTENTION)
 
 ATTENTION_REASONS = frozenset(("diverged", "interrupted", "undo"))
 """Why an execution that is parked does not go on by itself. One that is paused was stopped by somebody, who knows it."""
+
+
+def check_event_name(name: str, what: str) -> None:
+    """Checks a name under which a value is announced: it can't be one that tells how an execution has ended.
+
+    Raises:
+        BadValue: it is one.
+    """
+    if name in LIFECYCLE_TYPES:
+        raise BadValue(what, name, f"a name of your own: {', '.join(LIFECYCLE_TYPES)} tell how an execution has ended")
 
 
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -11,7 +11,9 @@ from perdure.core.errors import BadValue, TriggerOwned
 from perdure.service.triggers import trigger_directory
 from perdure.service.triggers.clock_watch import ClockWatch
 from perdure.service.triggers.code_schedules import declare_schedules, undeclared_schedules
-from perdure.service.triggers.trigger_records import ScheduleConfig
+from perdure.service.triggers.trigger_records import TRIGGERS, ScheduleConfig
+from perdure.stores.protocol import Post
+from perdure.stores.records import RecordChange
 from tests.service.triggers.schedule_cluster import BEGIN_S, CLOCK, Schedules, T, key_of, scheduled, until
 
 TRIGGER = "code:nightly"
@@ -83,6 +85,25 @@ async def test_a_process_declares_its_schedules_when_it_begins(s: Schedules) -> 
     watch.stop()
     await running
     assert await s.seconds(TRIGGER) == [30]
+
+
+@scheduled
+async def test_a_record_that_is_damaged_keeps_no_other_schedule_from_being_declared(s: Schedules) -> None:
+    _ = await begin(s, nightly(EVERY_MINUTE))
+    kept = await s.cluster.store.record(TRIGGERS.key(T, TRIGGER))
+    assert kept is not None
+    _ = await s.cluster.store.commit([Post(records=(RecordChange(kept.key, kept.version, kept.value[:-1] + b"\xc1", kept.attributes),))])
+
+    @workflow(name="hourly", schedule=Schedule(every="1h"))
+    async def hourly(ctx: Context) -> None:
+        """Ends at once."""
+
+    watch = ClockWatch(s.cluster.store, [nightly(EVERY_MINUTE).code, hourly.code])
+    running = asyncio.create_task(watch.run())
+    await watch.ready()
+    watch.stop()
+    await running
+    assert await TRIGGERS.read(s.cluster.store, T, "code:hourly") is not None
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from perdure import Context, Retry, Workflow, step, workflow
+from perdure import Context, ExecutionFailed, Retry, Workflow, step, workflow
 from perdure.core.errors import BadValue
 from perdure.core.operations import EVENTS_WORKFLOW
 from perdure.runtime.engine import Engine
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.event_dispatch import CHAIN_MAX, EVENTS_CODE
-from perdure.service.triggers.event_listeners import ListenerAnnouncer
+from perdure.service.triggers.event_listeners import AnnouncedEvent, ListenerAnnouncer, event_message
 from perdure.service.triggers.trigger_directory import TriggerDetails
 from perdure.service.triggers.trigger_records import TRIGGERS, EventConfig
 from perdure.stores.memory import MemoryStore
@@ -95,6 +95,19 @@ async def test_failures_and_what_code_emits_under_a_name_are_events_too(c: Clust
 
 
 @virtually
+async def test_nothing_is_emitted_as_if_an_execution_had_ended(c: Cluster, client: AsyncClient) -> None:
+    @workflow
+    async def pretends(ctx: Context) -> None:
+        ctx.emit("a lie", event="completed")
+
+    await c.engine(pretends, bill, EVENTS, announcer=ListenerAnnouncer(c.store))
+    await listening(client, "completed", of="pretends")
+    with pytest.raises(ExecutionFailed, match="completed, failed, cancelled, needs_attention tell how an execution has ended"):
+        await (await client.get(await c.post(pretends))).result()
+    assert await bills(client) == []
+
+
+@virtually
 async def test_conditions_and_a_mapping_decide_on_the_event(c: Cluster, client: AsyncClient) -> None:
     await engine(c)
     await listening(
@@ -148,6 +161,18 @@ async def test_a_chain_that_would_run_for_ever_is_stopped_and_named(c: Cluster, 
 
 
 @virtually
+async def test_a_chain_that_a_condition_ends_is_not_stopped(c: Cluster, client: AsyncClient) -> None:
+    await engine(c)
+    made = await listening(client, "shop.closed", where=({"ref": "@self.cents", "gt": 10},))
+    event = AnnouncedEvent("shop.closed", 1_800_000_000.0, data={"cents": 5}, chain=(made.id,) * CHAIN_MAX)
+    await c.store.commit([Post(messages=(event_message("default", "e", event),))])
+    assert await bills(client) == []
+    (dispatch,) = await client.list(workflow=EVENTS_WORKFLOW)
+    assert (await (await client.get(dispatch.key)).result())["passed"] == [made.id]
+    assert (await client.triggers.get(made.id)).pause is None
+
+
+@virtually
 async def test_a_trigger_that_cannot_start_its_workflow_holds_up_no_other(c: Cluster, client: AsyncClient) -> None:
     await engine(c)
     await listening(client, "completed", of="order", name="broken", mapping={"cents": "$.value.cents", "unknown": "$.type"})
@@ -198,6 +223,7 @@ async def test_an_event_that_is_posted_twice_starts_one_execution(c: Cluster, cl
         ({"id": ""}, "/id"),
         ({"source": None}, "/source"),
         ({"type": "x" * 2_000}, "/type"),
+        ({"type": "failed"}, "/type"),
         ({"time": "yesterday"}, "/time"),
         ({"time": "2026-11-28T07:00:00"}, "/time"),
         ({"data_base64": "AA=="}, "/data_base64"),

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.core.errors import NoPromptHandler
@@ -10,11 +11,11 @@ from perdure.core.messages import TerminateMessage
 from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.core.paths import Key
 from perdure.prompt_workflow import Prompt, prompt_workflow
-from perdure.service.record_kinds import RecordKind
+from perdure.service.record_kinds import RecordKind, post_records
 from perdure.service.triggers import trigger_directory
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES
 from perdure.service.triggers.trigger_input import facts_of
-from perdure.service.triggers.trigger_records import TRIGGERS
+from perdure.service.triggers.trigger_records import TRIGGERS, ScheduleConfig, trigger_change
 from perdure.stores.protocol import Committed, Post
 from perdure.stores.records import RecordChange
 from tests.service.triggers.schedule_cluster import BEGIN_S, CLOCK, Schedules, T, elapsed_s, key_of, scheduled, until
@@ -162,6 +163,24 @@ def test_a_record_that_is_damaged_stops_no_other_schedule(damaged: RecordKind[An
         assert incident.kind == "failed" and said in incident.why and "can't be read" in incident.why
 
     test_one()
+
+
+@scheduled
+async def test_a_zone_that_is_not_known_here_postpones_its_schedule_and_stops_no_other(s: Schedules) -> None:
+    await s.engine()
+    good, bad = await s.create(every_s=60.0), await s.create(cron="* * * * *", timezone="Europe/London")
+    await until(70)
+    known = await TRIGGERS.read(s.cluster.store, T, bad)
+    assert known is not None and isinstance(known.value.config, ScheduleConfig)
+    of_mars = msgspec.structs.replace(known.value, config=msgspec.structs.replace(known.value.config, timezone="Mars/Base"))
+    await post_records(s.cluster.store, [trigger_change(T, known.version, of_mars)])
+    await until(330)
+    assert await s.seconds(good) == [60, 120, 180, 240, 300] and await s.seconds(bad) == [20]
+    (incident,) = (await s.state(bad)).incidents
+    assert "Mars/Base" in incident.why
+    await post_records(s.cluster.store, [trigger_change(T, known.version + 1, known.value)])
+    await until(550)
+    assert set(await s.seconds(bad)) >= {20, 440, 500}, "it goes on once the zone is known"
 
 
 @scheduled

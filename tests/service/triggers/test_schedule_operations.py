@@ -35,6 +35,7 @@ async def test_a_config_is_previewed_before_it_is_saved(s: Schedules) -> None:
         await preview_config(s.access, ScheduleConfig(cron="* *"), 2)
     with pytest.raises(BadValue, match="1 to 1,000"):
         await preview_config(s.access, ScheduleConfig(every_s=60.0), 0)
+    assert 700 < len((await preview_config(s.access, ScheduleConfig(every_s=10 * 366 * 86_400.0), 1_000)).ticks) < 900, "up to the end of the calendar"
 
 
 @pytest.mark.parametrize(

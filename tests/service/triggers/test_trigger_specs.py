@@ -36,6 +36,7 @@ OPEN = Verification(scheme="none")
         (ScheduleConfig(cron="@daily", timezone="../../etc/passwd"), "/config/timezone"),
         (ScheduleConfig(cron="@daily", starts_at_s=2.0, ends_at_s=1.0), "/config/endsAt"),
         (ScheduleConfig(cron="@daily", queued_max=0), "/config/queuedMax"),
+        (WebhookConfig(path="in", verify=Verification(scheme="github", secrets=("HOOK",)), queued_max=0), "/config/queuedMax"),
         (ScheduleConfig(cron="@daily", target="orchestrator"), "/config/prompt"),
         (ScheduleConfig(cron="@daily", prompt="tidy up"), "/config/prompt"),
         (EventConfig(on=()), "/config/on"),

@@ -12,6 +12,7 @@ import msgspec
 
 from perdure.code.approval_attributes import PRIORITIES
 from perdure.code.durations import duration_seconds
+from perdure.core.announcements import LIFECYCLE_TYPES
 from perdure.core.errors import BadValue
 from perdure.definitions.expr.template import is_expression
 from perdure.definitions.format import model
@@ -422,6 +423,8 @@ def _of_emit(emit: dict[str, Any]) -> Iterator[str]:
         yield "a message to another execution needs a name; add 'name'"
     elif "to" in emit and "event" in emit:
         yield "a message to another execution is not announced; remove 'to' or 'event'"
+    elif emit.get("event") in LIFECYCLE_TYPES:
+        yield f"'event' can't be {emit['event']!r}, which tells how an execution has ended; use a name of your own"
     elif "name" not in emit and "body" not in emit:
         yield "the message has no body; add 'body'"
 

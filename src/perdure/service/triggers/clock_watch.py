@@ -13,7 +13,7 @@ from uuid import uuid4
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import CodeWorkflow
 from perdure.core.envelopes import OutgoingMessage
-from perdure.core.errors import SealedPayload, StoreUnavailable
+from perdure.core.errors import LogDamaged, LogVersionUnsupported, SealedPayload, StoreUnavailable
 from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.runtime.holder import retry_with_backoff
 from perdure.service.store_access import head_pages
@@ -83,10 +83,20 @@ class ClockWatch:
             tenants |= {head.key.tenant for head in heads if self._serves(head.key.tenant)}
         for tenant in sorted(tenants):
             present = await self._store.heads(HeadFilter(tenant=tenant, workflow=SCHEDULE_WORKFLOW, ended=False, limit=1))
-            if not present and await active_schedules(self._store, tenant, 1):
+            if not present and await self._has_schedules(tenant):
                 logger.warning("the schedule clock of %s has ended; another one is started", tenant)
                 messages: tuple[OutgoingMessage, ...] = await clock_messages(self._store, tenant, f"revived:{uuid4().hex}")
                 _ = await self._store.commit([Post(messages=messages)])
+
+    async def _has_schedules(self, tenant: str) -> bool:
+        """Whether a tenant has a schedule that is active. One that is damaged counts: the clock mends it."""
+        try:
+            return bool(await active_schedules(self._store, tenant, 1))
+        except LogDamaged:
+            return True
+        except LogVersionUnsupported as error:
+            logger.warning("the schedule clock of %s is left to a newer engine: %s", tenant, error)
+            return False
 
     def _serves(self, tenant: str) -> bool:
         return self._tenants is None or tenant in self._tenants

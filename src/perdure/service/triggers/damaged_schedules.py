@@ -19,9 +19,8 @@ async def mend_schedules(store: Store, tenant: str) -> int:
     A state that is damaged begins anew: what waited for its turn and how many ticks there were is lost. No tick is started twice, since the id of an execution
     follows from its tick.
     """
-    mended = 0
+    mended, now_s = 0, (await store.store_time()).now_s
     async for record in _records(store, tenant):
-        now_s = (await store.store_time()).now_s
         why, after = "", None
         try:
             state = SCHEDULE_STATES.decode(record).value

@@ -120,7 +120,8 @@ async def list_deliveries(access: StoreAccess, tenant: str, trigger: str, which:
     if after is not None and not is_record_key(delivery_record_key(trigger, after)):
         raise BadValue("after", after, "the `next` of the page before")
     found, seen, last = list[DeliveryDetails](), 0, ""
-    async for one in _selected(access, tenant, trigger, which, after):
+    is_narrow = bool(which.event or which.status)  # then most of a page may be passed over
+    async for one in _selected(access, tenant, trigger, which, after, PAGE if is_narrow else min(limit, PAGE)):
         found += [one.details] if one.matches else []
         seen, last = seen + 1, one.details.id
         if len(found) == limit or seen == LOOKED_AT_MAX:
@@ -238,22 +239,24 @@ async def _find(access: StoreAccess, tenant: str, trigger: str, id: str) -> Kept
     return kept
 
 
-async def _selected(access: StoreAccess, tenant: str, trigger: str, which: DeliveryFilter, after: str | None = None) -> AsyncIterator[_Selected]:
-    """Yields the deliveries of a time, newest first, with those that do not match."""
+async def _selected(
+    access: StoreAccess, tenant: str, trigger: str, which: DeliveryFilter, after: str | None = None, size: int = PAGE
+) -> AsyncIterator[_Selected]:
+    """Yields the deliveries of a time, newest first, with those that do not match. They are read in pages of this size."""
     now_s = (await access.store.store_time()).now_s
     since_s, until_s = _time_s(which.since, "since", now_s), _time_s(which.until, "until", now_s)
     behind = max(after or "", "" if until_s is None else first_delivery_id(until_s))
     position = PagePosition(DELIVERIES.key(tenant, delivery_record_key(trigger, behind))) if behind else None
     prefix = delivery_prefix(trigger)
     while True:
-        page = await DELIVERIES.page(access.store, tenant, prefix, after=position, limit=PAGE)
+        page = await DELIVERIES.page(access.store, tenant, prefix, after=position, limit=size)
         statuses = await _statuses(access, tenant, [one.value for one in page])
         for one, status in zip(page, statuses, strict=True):
             if since_s is not None and one.value.received_at_s < since_s:
                 return
             matches = which.event in ("", one.value.event) and which.status in ("", status)
             yield _Selected(one.value, _details(one.key.removeprefix(prefix), one.value, status), matches)
-        if len(page) < PAGE:
+        if len(page) < size:
             return
         position = page[-1].position
 

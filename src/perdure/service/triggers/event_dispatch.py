@@ -29,7 +29,7 @@ from perdure.service.store_access import StoreAccess
 from perdure.service.triggers import trigger_directory
 from perdure.service.triggers.event_listeners import AnnouncedEvent, read_listeners
 from perdure.service.triggers.trigger_input import TriggerFacts, TriggerScope
-from perdure.service.triggers.trigger_records import TRIGGERS, EventConfig, TriggerPause, TriggerRecord
+from perdure.service.triggers.trigger_records import SYSTEM, TRIGGERS, EventConfig, TriggerPause, TriggerRecord
 from perdure.service.triggers.trigger_starts import TriggeredStart, triggered_start
 
 logger = logging.getLogger("perdure.triggers")
@@ -37,11 +37,8 @@ logger = logging.getLogger("perdure.triggers")
 CHAIN_MAX = 16
 """How many triggers may lead from one to the next."""
 
-ID_CHARACTERS_MAX = 900
+ID_BYTES_MAX = 900
 """A longer id of an event is replaced by its hash."""
-
-SYSTEM = "perdure"
-"""The name under which Perdure itself pauses a trigger."""
 
 
 class FailedTrigger(msgspec.Struct, frozen=True):
@@ -71,10 +68,10 @@ async def _dispatched(access: StoreAccess, tenant: str, event: AnnouncedEvent, i
             kept = await TRIGGERS.read(access.store, tenant, listener.trigger)
             if kept is None or not kept.value.is_active:
                 continue
-            if await _is_stopped(access, tenant, kept.value, event):
-                failed.append(FailedTrigger(listener.trigger, "trigger_chain", f"a chain of {CHAIN_MAX} triggers was stopped"))
-            elif not _holds(kept.value, event, payload):
+            if not _holds(kept.value, event, payload):
                 passed.append(listener.trigger)
+            elif await _is_stopped(access, tenant, kept.value, event):
+                failed.append(FailedTrigger(listener.trigger, "trigger_chain", f"a chain of {CHAIN_MAX} triggers was stopped"))
             else:
                 started.append(await _started(access, tenant, kept.value, event, id, payload))
         except PerdureError as error:
@@ -111,7 +108,7 @@ def _holds(trigger: TriggerRecord, event: AnnouncedEvent, payload: dict[str, Any
 
 async def _started(access: StoreAccess, tenant: str, trigger: TriggerRecord, event: AnnouncedEvent, id: str, payload: dict[str, Any]) -> Key:
     key = f"event:{trigger.id}:{id}"
-    key = key if len(key.encode()) <= ID_CHARACTERS_MAX else f"event:{sha256(key.encode()).hexdigest()}"
+    key = key if len(key.encode()) <= ID_BYTES_MAX else f"event:{sha256(key.encode()).hexdigest()}"
     about = {"event": event.type} | ({} if event.source is None else {"workflow": event.source.workflow, "execution": event.source.id})
     facts = TriggerFacts(id=trigger.id, name=trigger.name, kind="event", key=key, at_s=event.at_s, about=about, chain=event.chain)
     request, hosted = await triggered_start(access, tenant, trigger, TriggeredStart(key, payload, facts))

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.core.announcements import check_event_name
 from perdure.core.errors import BadValue
 from perdure.core.operations import EVENTS_WORKFLOW
 from perdure.core.paths import Key
@@ -39,6 +40,7 @@ def checked_event(event: Any) -> dict[str, Any]:
         text = event.get(name)
         if not isinstance(text, str) or not text.strip() or len(text) > TEXT_CHARACTERS_MAX or "\0" in text:
             raise BadValue(f"/{name}", text, f"a text of 1 to {TEXT_CHARACTERS_MAX:,} characters")
+    check_event_name(event["type"], "/type")
     if (time := event.get("time")) is not None:
         _ = _time_s(time)
     if "data" in event and "data_base64" in event:

@@ -27,7 +27,18 @@ from perdure.service.execution_requests import cancel_request
 from perdure.service.record_kinds import KeptValue
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.damaged_schedules import mend_schedules
-from perdure.service.triggers.schedule_decisions import ON_TIME_S, ScheduleDecision, ScheduleLook, decide, failed_state, scheduled, with_incident
+from perdure.service.triggers.schedule_decisions import (
+    ON_TIME_S,
+    POSTPONED_S,
+    ScheduleDecision,
+    ScheduleLook,
+    decide,
+    failed_state,
+    postponed_state,
+    scheduled,
+    set_right,
+    with_incident,
+)
 from perdure.service.triggers.schedule_states import (
     BY_DUE,
     CLOCK_SIGNAL,
@@ -35,13 +46,14 @@ from perdure.service.triggers.schedule_states import (
     SCHEDULE_STATES,
     ZONE,
     ScheduleState,
+    active_schedules,
     ended_state,
     following_clock,
     state_change,
 )
 from perdure.service.triggers.schedule_times import start_id, tick_text
 from perdure.service.triggers.trigger_input import TriggerFacts
-from perdure.service.triggers.trigger_records import TRIGGERS, ScheduleConfig, TriggerPause, TriggerRecord, trigger_change
+from perdure.service.triggers.trigger_records import SYSTEM, TRIGGERS, ScheduleConfig, TriggerPause, TriggerRecord, trigger_change
 from perdure.service.triggers.trigger_starts import TRIGGER_ATTRIBUTE, TriggeredStart, triggered_start
 from perdure.service.triggers.zone_database import outdated_by, zone_version
 from perdure.stores.protocol import Committed, HeadFilter, Post, Refused, Store
@@ -133,7 +145,7 @@ async def look_at_schedules(access: StoreAccess, own: Key, last: ClockState) -> 
 
 async def _time_to_next(store: Store, tenant: str, now_s: float) -> float | None:
     """How long it is until the next schedule is due; None if none is."""
-    first = await SCHEDULE_STATES.page(store, tenant, where=attribute_conditions({DUE: Is("exists")}), order=BY_DUE, limit=1)
+    first = await active_schedules(store, tenant, 1)
     return None if not first or first[0].value.due_at_s is None else max(first[0].value.due_at_s - now_s, 0.0)
 
 
@@ -162,12 +174,15 @@ async def _planned(access: StoreAccess, tenant: str, kept: KeptValue[ScheduleSta
     if not trigger.value.is_active:
         return _Plan(kept, Post(records=(state_change(tenant, kept.key, kept.version, ended_state(kept.value)),)))
     look = ScheduleLook(trigger.value, trigger.value.config, kept.value, now_s, zone_version())
-    decision = decide(look)
+    try:
+        decision = decide(look)
+    except Exception as error:  # of whatever kind: one schedule must not stop the others
+        return _Plan(kept, Post(records=(state_change(tenant, kept.key, kept.version, _postponed(look, error)),)))
     if decision.tick_s is None:
         return _Plan(kept, Post(records=(state_change(tenant, kept.key, kept.version, decision.after),)))
     if broken := await _broken(access.store, tenant, look, decision.tick_s):
-        pause = TriggerPause(now_s, "perdure", broken.incidents[-1].why, breaker=True)
-        paused = msgspec.structs.replace(trigger.value, pause=pause, updated_at_s=now_s, updated_by="perdure")
+        pause = TriggerPause(now_s, SYSTEM, broken.incidents[-1].why, breaker=True)
+        paused = msgspec.structs.replace(trigger.value, pause=pause, updated_at_s=now_s, updated_by=SYSTEM)
         logger.warning("the schedule %s of %s has paused itself: %s", trigger.value.id, tenant, pause.reason)
         return _Plan(kept, Post(records=(trigger_change(tenant, trigger.version, paused), state_change(tenant, kept.key, kept.version, broken))))
     try:
@@ -175,12 +190,21 @@ async def _planned(access: StoreAccess, tenant: str, kept: KeptValue[ScheduleSta
     except Exception as error:  # of whatever kind: one schedule must not stop the others
         if isinstance(error, StoreError) and not isinstance(error, LogDamaged):
             raise  # it is the store that has failed, and not the schedule
-        shown = str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
+        shown = _shown(error)
         logger.warning("the schedule %s of %s started nothing at %s: %s", trigger.value.id, tenant, tick_text(decision.tick_s), shown)
         failed = failed_state(look, decision, shown)
         return _Plan(kept, Post(records=(state_change(tenant, kept.key, kept.version, failed),)))
     state = state_change(tenant, kept.key, kept.version, decision.after)
     return _Plan(kept, msgspec.structs.replace(post, records=(state,)), look, decision, key)
+
+
+def _postponed(look: ScheduleLook, error: Exception) -> ScheduleState:
+    logger.warning("nothing could be decided on the schedule %s: %s. It is looked at again in %g s", look.trigger.id, error, POSTPONED_S)
+    return postponed_state(look, _shown(error))
+
+
+def _shown(error: Exception) -> str:
+    return str(error) if isinstance(error, PerdureError) else f"{type(error).__name__}: {error}"
 
 
 async def _start(access: StoreAccess, tenant: str, look: ScheduleLook, tick_s: float, number: int) -> tuple[Post, Key]:
@@ -251,11 +275,12 @@ async def _reschedule(access: StoreAccess, tenant: str, page: Sequence[KeptValue
     for kept, trigger in zip(page, triggers, strict=True):
         if trigger is None or not isinstance(trigger.value.config, ScheduleConfig) or not trigger.value.is_active:
             continue  # its state says so already, or is about to
-        state = kept.value
-        if state.after_s > now_s + ON_TIME_S:
-            state = msgspec.structs.replace(state, after_s=now_s)
-        look = ScheduleLook(trigger.value, trigger.value.config, state, now_s, zone_version())
-        posts.append(Post(records=(state_change(tenant, kept.key, kept.version, scheduled(look, state)),)))
+        look = set_right(ScheduleLook(trigger.value, trigger.value.config, kept.value, now_s, zone_version()))
+        try:
+            state = scheduled(look, look.state)
+        except Exception as error:  # as above
+            state = _postponed(look, error)
+        posts.append(Post(records=(state_change(tenant, kept.key, kept.version, state),)))
     if posts:
         _ = await access.store.commit(posts)
 

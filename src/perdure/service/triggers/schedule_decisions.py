@@ -19,6 +19,9 @@ ON_TIME_S = 300.0
 OWED_MAX = 1_000
 """How many ticks that are due an edit of a schedule keeps."""
 
+POSTPONED_S = 300.0
+"""After how long a schedule is looked at again on which nothing could be decided."""
+
 IN_PROGRESS = "an earlier execution of the schedule has not ended"
 
 RETRY_MIN_S, RETRY_MAX_S, RETRY_PART = 1.0, 30.0, 0.1
@@ -48,7 +51,7 @@ class ScheduleDecision(NamedTuple):
 
 def decide(look: ScheduleLook) -> ScheduleDecision:
     """Decides on one tick of a schedule, or on when it is looked at next."""
-    look = _set_right(look)
+    look = set_right(look)
     state, now_s = look.state, look.now_s
     if state.waiting and state.retry_at_s <= now_s:
         return _turn_of_waiting(look)
@@ -102,11 +105,17 @@ def failed_state(look: ScheduleLook, decision: ScheduleDecision, why: str) -> Sc
     return with_incident(look, after, "failed", decision.tick_s, why)
 
 
+def postponed_state(look: ScheduleLook, why: str) -> ScheduleState:
+    """The state of a schedule on which nothing could be decided, such as one whose time zone is not known here: it is looked at again later."""
+    state = msgspec.structs.replace(look.state, due_at_s=look.now_s + POSTPONED_S, zone_version=look.state.zone_version and look.zone_version)
+    return with_incident(look, state, "failed", look.now_s if look.state.tick_s is None else look.state.tick_s, why)
+
+
 def _nothing(state: ScheduleState) -> ScheduleDecision:
     return ScheduleDecision(None, state, state)
 
 
-def _set_right(look: ScheduleLook) -> ScheduleLook:
+def set_right(look: ScheduleLook) -> ScheduleLook:
     """The look after a clock was set back: what lies in the future has not been dealt with. What was started already is found by its id when it comes again."""
     state = look.state
     if state.after_s <= look.now_s + ON_TIME_S:

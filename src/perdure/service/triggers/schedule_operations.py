@@ -118,10 +118,9 @@ async def backfill(access: StoreAccess, tenant: str, trigger: str, author: str, 
 
 async def _backfill_piece(access: StoreAccess, tenant: str, record: TriggerRecord, author: str, ticks: list[float], dry_run: bool) -> tuple[int, int]:
     """Starts the executions of some ticks that have none. Returns how many had one, and how many were started."""
-    posts, keys = dict[Key, Post](), list[Key]()
+    posts, keys, now_s = dict[Key, Post](), list[Key](), (await access.store.store_time()).now_s
     for tick_s in ticks:
         id, about = start_id(record.id, tick_s), {"tick": tick_text(tick_s), "number": 0, "by": author}
-        now_s = (await access.store.store_time()).now_s
         facts = TriggerFacts(id=record.id, name=record.name, kind="schedule", key=id, at_s=now_s, about=about)
         request, hosted = await triggered_start(access, tenant, record, TriggeredStart(checked_name(id, "id"), about, facts))
         keys.append(request.key)

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from perdure.core.errors import MissingExtra
 from perdure.definitions.format.validator import CRON_ALIASES
-from perdure.service.triggers.trigger_records import ScheduleConfig
+from perdure.service.triggers.trigger_records import LATEST_S, ScheduleConfig
 
 FIRST_WINDOW_S = 3_600.0
 """Where the search for the last ticks before a time begins: it goes back twice as far each time."""
@@ -204,8 +204,7 @@ def _clock_change(zone: ZoneInfo, from_s: float, offset: timedelta, until_s: flo
 def _interval_ticks(every_s: float, began_at_s: float, starts_at_s: float | None, after_s: float) -> Iterator[float]:
     anchor_s, least = (float(ceil(began_at_s)), 1) if starts_at_s is None else (starts_at_s, 0)
     number = max(least, floor((after_s - anchor_s) / every_s))
-    while True:
-        tick_s = round(anchor_s + number * every_s, 3)
+    while (tick_s := round(anchor_s + number * every_s, 3)) <= LATEST_S:
         if tick_s > after_s:
             yield tick_s
         number += 1

@@ -1,11 +1,13 @@
 """The triggers of a tenant: lists and shows them, creates, changes and deletes them, and starts executions by them on request."""
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Any
 from uuid import uuid4
 
 import msgspec
 
+from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
 from perdure.core import values
 from perdure.core.attribute_filter import attribute_conditions
@@ -16,9 +18,9 @@ from perdure.core.paths import Key
 from perdure.service import execution_operations, manual_runs
 from perdure.service.catalog_references import resolve_reference
 from perdure.service.execution_operations import initiated_by
-from perdure.service.record_kinds import KeptValue, is_record_key, post_records
+from perdure.service.record_kinds import CHANGES_MAX, KeptValue, is_record_key, post_records
 from perdure.service.store_access import StoreAccess
-from perdure.service.triggers.code_schedules import is_undeclared
+from perdure.service.triggers.code_schedules import undeclared_among
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES, ScheduleIncident
 from perdure.service.triggers.schedule_times import tick_text
 from perdure.service.triggers.trigger_changes import TriggerEdit, change_triggers
@@ -39,7 +41,6 @@ from perdure.service.triggers.trigger_starts import TRIGGER_ATTRIBUTE, Triggered
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import HeadFilter
 
-CHANGES_MAX = 20
 """How often a change is decided on again because another one came first."""
 
 
@@ -103,7 +104,7 @@ class TriggerFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class TriggerFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions on triggers, all of which must hold: what they are, the workflow that they start, whether they are enabled, and a beginning of their ids."""
+    """Conditions on triggers, all of which must hold: what they are, the workflow that they start, and whether they are enabled."""
 
     type_: TriggerKind | None = None
     workflow_id: str = ""
@@ -149,11 +150,14 @@ async def list_triggers(access: StoreAccess, tenant: str, which: TriggerFilter, 
     if which.enabled is not None:
         where["enabled"] = which.enabled
     found, behind = await TRIGGERS.page_behind(access.store, tenant, limit, after, attribute_conditions(where))
-    return TriggerPage([await _shown(access, tenant, one) for one in found], behind)
+    undeclared = await undeclared_among(access.store, [one.value for one in found])
+    return TriggerPage([await _shown(access, tenant, one, undeclared) for one in found], behind)
 
 
-async def _shown(access: StoreAccess, tenant: str, kept: KeptValue[TriggerRecord]) -> TriggerDetails:
+async def _shown(access: StoreAccess, tenant: str, kept: KeptValue[TriggerRecord], undeclared: AbstractSet[str] | None = None) -> TriggerDetails:
+    """A trigger as it is shown. `undeclared` has the ids of the schedules that no engine declares any more, if that is known."""
     record = kept.value
+    undeclared = await undeclared_among(access.store, [record]) if undeclared is None else undeclared
     last = await access.store.heads(HeadFilter(tenant=tenant, where=attribute_conditions({TRIGGER_ATTRIBUTE: record.id}), limit=1))
     state = await SCHEDULE_STATES.read(access.store, tenant, record.id) if isinstance(record.config, ScheduleConfig) else None
     return TriggerDetails(
@@ -167,7 +171,7 @@ async def _shown(access: StoreAccess, tenant: str, kept: KeptValue[TriggerRecord
         enabled=record.enabled,
         pause=record.pause,
         owner=record.owner,
-        undeclared=await is_undeclared(access.store, record),
+        undeclared=record.id in undeclared,
         definition=record.definition,
         webhook_url=webhook_url(tenant, record.config.path) if isinstance(record.config, WebhookConfig) else "",
         due_at_s=None if state is None or state.value.tick_s is None else state.value.due_at_s,
@@ -184,8 +188,6 @@ async def _shown(access: StoreAccess, tenant: str, kept: KeptValue[TriggerRecord
 
 def webhook_url(tenant: str, path: str) -> str:
     """Where the requests for a path go, as a path of the service."""
-    from perdure.code.call_options import DEFAULT_TENANT
-
     return f"/webhooks/{path}" if tenant == DEFAULT_TENANT else f"/webhooks/~{tenant}/{path}"
 
 
@@ -238,7 +240,7 @@ async def delete_trigger(access: StoreAccess, tenant: str, id: str, revision: in
     """
     kept = await find_trigger(access, tenant, id)
     _expect_revision(kept, revision)
-    if not await is_undeclared(access.store, kept.value):
+    if not await undeclared_among(access.store, [kept.value]):
         _expect_unowned(kept.value)
     changes = await change_triggers(access.store, tenant, [TriggerEdit(kept, None)], (await access.store.store_time()).now_s)
     await post_records(access.store, changes.records)

@@ -51,6 +51,7 @@ class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     within `respond_within_s`. The header `delivery_header` has the id of a delivery, of senders whose scheme has none.
 
     At most `active_max` executions of the trigger are in progress at a time (0: any number), and up to `queued_max` more that have not ended may be there.
+    Without `active_max`, there are at most `queued_max` that have not ended.
     """
 
     path: str = ""
@@ -95,7 +96,8 @@ class ManualConfig(msgspec.Struct, frozen=True, kw_only=True, tag="manual", tag_
 class EventConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="event", tag_field="type"):
     """Events start executions: those of executions of the workflow `of` (empty: of all), or events that are posted to the API.
 
-    `on` says which: that an execution has ``completed``, ``failed`` or was ``cancelled``, a name that its code emits under, or the `type` of a CloudEvent.
+    `on` says which: that an execution has ``completed``, ``failed`` or was ``cancelled``, or ``needs_attention``; a name that its code emits
+    under; or the `type` of a CloudEvent.
     `where` are conditions on the event, all of which must hold, each an object as the `when` of a step.
     """
 
@@ -105,6 +107,13 @@ class EventConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 TriggerConfig = WebhookConfig | ScheduleConfig | ManualConfig | EventConfig
+
+
+LATEST_S = 253_000_000_000.0
+"""About the last time that a calendar has."""
+
+SYSTEM = "perdure"
+"""The name under which Perdure itself pauses a trigger."""
 
 
 class TriggerPause(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from perdure.definitions.format.validator import cron_problem
 from perdure.definitions.format.verb_shapes import HTTP_METHODS
 from perdure.service.secrets.secret_sources import checked_secret_name
 from perdure.service.triggers.trigger_input import checked_mapping
-from perdure.service.triggers.trigger_records import EventConfig, ManualConfig, ScheduleConfig, TriggerConfig, Verification, WebhookConfig
+from perdure.service.triggers.trigger_records import LATEST_S, EventConfig, ManualConfig, ScheduleConfig, TriggerConfig, Verification, WebhookConfig
 
 NAME_CHARACTERS_MAX = 120
 PATH = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
@@ -39,8 +39,6 @@ INTERVAL_MIN_S = 1.0
 DELAY_MAX_S = 10 * 366 * 86_400
 CATCH_UP_MAX = QUEUED_TICKS_MAX = 1_000
 BREAK_AFTER_MAX = 100
-LATEST_S = 253_000_000_000.0
-"""About the last time that a calendar has."""
 
 
 class DeclaredTrigger(NamedTuple):
@@ -105,6 +103,8 @@ def _checked_webhook(config: WebhookConfig, present_path: str) -> WebhookConfig:
     for field, value, most in (("activeMax", config.active_max, ACTIVE_MAX), ("queuedMax", config.queued_max, QUEUED_MAX)):
         if not 0 <= value <= most:
             raise BadValue(f"/config/{field}", value, f"a number from 0 to {most:,}")
+    if config.active_max + config.queued_max < 1:
+        raise BadValue("/config/queuedMax", 0, "at least 1 without activeMax: it is how many executions may be there that have not ended")
     if not 0 < config.respond_within_s <= RESPOND_WITHIN_MAX_S:
         raise BadValue("/config/respondWithinSeconds", config.respond_within_s, f"a time of up to {RESPOND_WITHIN_MAX_S:g} s, for which the sender waits")
     if config.secret:

@@ -49,7 +49,7 @@ from perdure.service.triggers.webhook_payloads import (
     read_payload,
     shown_headers,
 )
-from perdure.service.triggers.webhook_signatures import SignatureCheck, SignedRequest, verify
+from perdure.service.triggers.webhook_signatures import SignedRequest, check_secret, verify
 from perdure.stores.protocol import Committed, HeadFilter, QueueLimits, Refused
 from perdure.stores.records import Stale
 
@@ -201,15 +201,19 @@ class WebhookReceiver:
         """Verifies a request, and returns the name of the secret that has signed."""
         how = config.verify or Verification(scheme="none")
         found = {name: value for name in how.secrets if (value := await self._secret(tenant, trigger, name)) is not None}
+        unusable = list[str]()
+        for name in list(found):
+            try:
+                check_secret(how, found[name])
+            except BadValue as error:  # another one may be right, during a rotation
+                del found[name]
+                unusable.append(f"{name}: {error}")
+                self._warn(tenant, trigger, name, str(error))
         if how.secrets and not found:
-            missing = f"none of its secrets is there ({', '.join(how.secrets)}); set one with perdure secret set {how.secrets[0]}"
+            named = ", ".join(unusable or how.secrets)
+            missing = f"none of its secrets can be used ({named}); set one with perdure secret set {how.secrets[0]}"
             raise _unverified("this server can't verify it at present", missing)
-        try:
-            checked = await _beside_others(raw, partial(verify, how, list(found.values()), SignedRequest(raw.headers, raw.body), now_s))
-        except BadValue as error:
-            checked = SignatureCheck("this server can't verify it at present")
-            self._warn(tenant, trigger, how.secrets[0], str(error))
-            raise _unverified(checked.refused, str(error)) from None
+        checked = await _beside_others(raw, partial(verify, how, list(found.values()), SignedRequest(raw.headers, raw.body), now_s))
         if checked.refused:
             raise _unverified(checked.refused)
         return "" if checked.secret is None else list(found)[checked.secret]

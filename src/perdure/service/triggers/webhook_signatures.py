@@ -87,6 +87,15 @@ def verify(how: Verification, secrets: Sequence[str], request: SignedRequest, no
     return SignatureCheck("the signature is not that of this body and secret") if found is None else SignatureCheck(secret=found)
 
 
+def check_secret(how: Verification, secret: str) -> None:
+    """Checks that the value of a secret is of the form that its scheme needs.
+
+    Raises:
+        BadValue: it is not.
+    """
+    _ = _key_of(how, secret)
+
+
 def _check_of_token(how: Verification, secrets: Sequence[str], request: SignedRequest) -> SignatureCheck:
     given = request.header(how.header or BEARER_HEADER)
     prefix = how.prefix or ("" if how.header else BEARER_PREFIX)
