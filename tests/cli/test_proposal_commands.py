@@ -62,7 +62,9 @@ def test_a_new_definition_is_proposed_and_what_can_not_be_proposed_is_explained(
     assert (closed.code, "does not allow proposals" in closed.err) == (10, True)
     assert shell.run("proposal show nothing").code == 10
     assert shell.run(f"proposal review {made['id']}").code == 20
-    assert shell.run("proposal try").code == shell.run("proposal try x --file -", "x").code == shell.run("proposal try x --mock a").code == 20
+    assert shell.run("proposal try").code == shell.run("proposal try x --file -", "x").code == 20
+    unpaired = shell.run("proposal try x --mock a")
+    assert (unpaired.code, "--mock" in unpaired.err and "key=value" in unpaired.err) == (10, True)
     assert shell.run("propose --base sha256:1 --file -", "x").code == 20
 
 

@@ -72,6 +72,11 @@ def test_any_trigger_is_made_of_a_config_and_what_is_missing_is_explained(shell:
     ok(shell, "trigger create hand --workflow greet --config -", '{"type": "manual"}')
     assert shell.run("trigger create x --workflow greet").code == 20
     assert shell.run("trigger create x --workflow greet --config -", "{").code == 20
+    mapped = json.loads(ok(shell, "trigger create mapped --workflow greet --config - --map day=$.day --json", '{"type": "manual"}'))
+    assert mapped["variable_mapping"] == {"day": "$.day"}
+    for wrong in ("--map day", "--map day=$.a --map day=$.b"):
+        said = shell.run(f"trigger create x --workflow greet --config - {wrong}", config)
+        assert said.code == 10 and "--map" in said.err
     both = shell.run("trigger create x --workflow greet --config - --cron @daily --timezone UTC", config)
     assert both.code == 20 and "--config holds the whole config; leave --cron, --timezone out" in both.err
     unzoned = shell.run("trigger create x --workflow greet --once 2027-01-01T00:00:00")

@@ -58,8 +58,8 @@ def workflow_parameters(fn: Callable[..., Any]) -> list[Parameter]:
     return list(found.parameters.values())[1:]
 
 
-def parse_pairs(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any]:
-    """Parses ``key=value`` pairs.
+def parse_pairs(pairs: Sequence[str], hints: Mapping[str, Any], option: str = "-i") -> dict[str, Any]:
+    """Parses the ``key=value`` pairs of an option.
 
     Raises:
         BadValue: a pair has another form, or a key occurs twice.
@@ -68,9 +68,9 @@ def parse_pairs(pairs: Sequence[str], hints: Mapping[str, Any]) -> dict[str, Any
     for pair in pairs:
         key, sign, text = pair.partition("=")
         if not sign or not key:
-            raise BadValue("-i", pair, "of the form key=value")
+            raise BadValue(option, pair, "of the form key=value")
         if key in found:
-            raise BadValue("-i", pair, f"the only value of {key}; give each key once")
+            raise BadValue(option, pair, f"the only value of {key}; give each key once")
         found[key] = parse_value(text, hints.get(key, Any))
     return found
 

@@ -156,11 +156,12 @@ def try_(settings: GlobalOptions, /, *, id: str, workflow: str, file: str | None
     """
     from perdure.async_proposals import AsyncProposals
     from perdure.cli import output, proposal_views
+    from perdure.cli.argument_values import parse_pairs
     from perdure.cli.terminal import screen
 
     if bool(id) == bool(workflow and file) or (id and (workflow or file)):
         raise click.UsageError("give the ID of a proposal, or --workflow and --file")
-    given, document = _mocks_of(mocks), b"" if file is None else read_document(file)
+    given, document = parse_pairs(mocks, {}, "--mock"), b"" if file is None else read_document(file)
 
     async def tried(call: LocalService) -> Any:
         proposals = AsyncProposals(call.access)
@@ -173,22 +174,6 @@ def try_(settings: GlobalOptions, /, *, id: str, workflow: str, file: str | None
         click.echo(output.indented_json({**output.as_data(found), "items": [output.as_data(one) for one in found.items]}))
     else:
         output.show_lines(proposal_views.trial_lines(found), screen())
-
-
-def _mocks_of(texts: tuple[str, ...]) -> dict[str, Any]:
-    """The values of steps by id; the command ends if a text is not STEP=JSON."""
-    import json
-
-    found = dict[str, Any]()
-    for text in texts:
-        step, equals, value = text.partition("=")
-        if not step or not equals:
-            raise click.UsageError(f"--mock {text}: write STEP=JSON, such as --mock pay=12")
-        try:
-            found[step] = json.loads(value)
-        except json.JSONDecodeError:
-            found[step] = value
-    return found
 
 
 def _print_one(found: ProposalDetails, as_json: bool, said: str = "") -> None:

@@ -98,7 +98,7 @@ def create(settings: GlobalOptions, /, *, name: str, workflow: str, disabled: bo
     from perdure.cli.argument_values import parse_pairs
 
     config, fixed = _config_of(settings, given), parse_pairs(given["pairs"], {})
-    mapping = dict(one.partition("=")[::2] for one in given["paths"])
+    mapping = parse_pairs(given["paths"], {one.partition("=")[0]: str for one in given["paths"]}, "--map")
 
     async def made(triggers: AsyncTriggers) -> TriggerDetails:
         return await triggers.create(name, config, workflow, mapping=mapping, input=fixed, enabled=not disabled, tenant=settings.tenant)
