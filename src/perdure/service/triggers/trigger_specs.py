@@ -88,7 +88,7 @@ def secret_name_of(text: str, where: str) -> str:
     """
     found = SECRET_REFERENCE.fullmatch(text)
     if found is None:
-        raise BadValue(where, "a text", "a reference such as @secrets.HOOK: a trigger holds no secrets. Set it with perdure secrets set HOOK")
+        raise BadValue(where, "a text", "a reference such as @secrets.HOOK: a trigger holds no secrets. Set it with perdure secret set HOOK")
     return checked_secret_name(found["name"])
 
 
