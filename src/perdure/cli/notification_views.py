@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perdure.cli import terminal_text
-from perdure.cli.plain_text import TextCell, TextTable, cell
+from perdure.cli.plain_text import TextCell, TextTable, cell, fact_lines
 from perdure.service.notifications.notification_rules import RuleDetails
 from perdure.service.people.person_records import PersonDetails
 
@@ -15,7 +15,7 @@ def person_lines(one: PersonDetails) -> Iterator[Sequence[TextCell]]:
     yield cell(one.name, "strong"), TextCell("out of office", "warn") if one.is_out else TextCell("")
     until = "" if one.out_until_at_s is None else f" until {terminal_text.utc_time(one.out_until_at_s)} UTC"
     out = "" if one.out_from_at_s is None else f"from {terminal_text.utc_time(one.out_from_at_s)} UTC{until}; {one.substitute} stands in"
-    yield from _about([("out", out), ("email", one.email), ("unsubscribed", ", ".join(one.unsubscribed))])
+    yield from fact_lines([("out", out), ("email", one.email), ("unsubscribed", ", ".join(one.unsubscribed))], 12)
 
 
 def rule_table(found: Sequence[RuleDetails]) -> TextTable:
@@ -56,10 +56,4 @@ def rule_lines(one: RuleDetails) -> Iterator[Sequence[TextCell]]:
         ("surge", surge),
         ("version", str(one.version)),
     ]
-    yield from _about(about)
-
-
-def _about(facts: Sequence[tuple[str, str]]) -> Iterator[Sequence[TextCell]]:
-    for what, text in facts:
-        if text:
-            yield TextCell(f"  {what:<12}"), cell(text)
+    yield from fact_lines(about, 12)

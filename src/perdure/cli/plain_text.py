@@ -148,5 +148,10 @@ def fields(pairs: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{name.ljust(columns)}  {text}" for name, text in shown)
 
 
+def fact_lines(facts: Iterable[tuple[str, str | None]], columns: int) -> Iterator[Sequence[TextCell]]:
+    """Names and values as indented cells, a line for each that has a value; names are padded to so many columns."""
+    return ((TextCell(f"  {name:<{columns}}"), cell(text)) for name, text in facts if text)
+
+
 def _padded(text: str, columns: int) -> str:
     return text + " " * (columns - terminal_text.width(text))

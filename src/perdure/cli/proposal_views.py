@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from perdure.cli import terminal_text
-from perdure.cli.plain_text import TextCell, TextTable, cell
+from perdure.cli.plain_text import TextCell, TextTable, cell, fact_lines
 from perdure.service.proposals.proposal_details import ProposalDetails, ProposalSummary
 from perdure.service.proposals.proposal_trials import ExecutionTrial, TrialReport
 
@@ -46,9 +46,7 @@ def proposal_lines(one: ProposalDetails) -> Iterator[Sequence[TextCell]]:
         ("reviewed", _done(one.reviewed_by, one.reviewed_at_s, one.review_notes)),
         ("applied", _done(one.applied_by, one.applied_at_s, f"version {one.applied_version}")),
     ]
-    for what, text in about:
-        if text:
-            yield (TextCell(f"  {what:<8}"), cell(text))
+    yield from fact_lines(about, 8)
     yield ()
     for line in one.diff_text.splitlines():
         yield (cell(line, _DIFF_STYLES.get(line[:1], "")),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perdure.cli import terminal_text
-from perdure.cli.plain_text import TextCell, TextTable, cell
+from perdure.cli.plain_text import TextCell, TextTable, cell, fact_lines
 from perdure.service.triggers.schedule_operations import SchedulePreview
 from perdure.service.triggers.schedule_times import ClockNote, tick_text
 from perdure.service.triggers.trigger_directory import TriggerDetails
@@ -73,9 +73,7 @@ def trigger_lines(one: TriggerDetails) -> Iterator[Sequence[TextCell]]:
         about.append(("started", f"{one.schedule.started} executions"))
         if one.schedule.waiting:
             about.append(("waiting", f"{one.schedule.waiting} for their turn"))
-    for what, text in about:
-        if text:
-            yield TextCell(f"  {what:<8}"), cell(text)
+    yield from fact_lines(about, 8)
     for incident in () if one.schedule is None else one.schedule.incidents:
         yield TextCell(f"  {incident.kind:<8}", "warn"), cell(f"{tick_text(incident.tick_at_s)}: {incident.why}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from perdure.cli import terminal_text
-from perdure.cli.plain_text import TextCell, TextTable, cell
+from perdure.cli.plain_text import TextCell, TextTable, cell, fact_lines
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage
 
 
@@ -37,9 +37,7 @@ def delivery_lines(one: DeliveryDetails) -> Iterator[Sequence[TextCell]]:
         ("body", f"{one.body_bytes:,} bytes, SHA-256 {one.body_sha256}"),
         ("started", f"{one.workflow_id}/{one.execution_id}, {one.status or 'removed'}"),
     ]
-    for what, text in about:
-        if text:
-            yield TextCell(f"  {what:<8}"), cell(text)
+    yield from fact_lines(about, 8)
     yield ()
     for name, value in one.headers.items():
         yield (cell(f"{name}: {value}", "dim"),)
