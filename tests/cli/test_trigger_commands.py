@@ -51,7 +51,7 @@ def test_a_schedule_is_made_looked_at_switched_and_removed(shell: Shell) -> None
     assert ok(shell, f"trigger enable {id}") == f"{id} is enabled\n"
     assert len(json.loads(ok(shell, f"trigger preview {id} --count 3 --json"))) == 3
     assert "T01:30:00" in ok(shell, f"trigger preview {id}")
-    assert ok(shell, f"trigger run {id}").startswith("manual:")
+    assert ok(shell, f"trigger run {id}").startswith("greet/manual:")
     assert ok(shell, f"trigger rm {id}") == f"deleted {id}\n"
     assert shell.run(f"trigger show {id}").code == 10
 

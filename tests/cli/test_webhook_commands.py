@@ -88,6 +88,8 @@ async def test_a_delivery_is_sent_to_a_url(served: Served, tmp_path: Path) -> No
 
 async def test_what_was_received_is_listed_shown_and_replayed(served: Served) -> None:
     trigger = await served.trigger(how("github"))
+    none = await served.on_server("webhook", "deliveries", trigger)
+    assert (none.exit_code, "there are no such deliveries" in none.stderr) == (0, True)
     for number in range(3):
         words = ("--event", "push" if number else "release", "--file", "-", "--id", f"g{number}", "--header", "X-More: 1")
         assert (await served.on_server("webhook", "send", trigger, *words, stdin=json.dumps({"n": number}))).exit_code == 0

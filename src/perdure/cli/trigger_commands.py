@@ -197,11 +197,11 @@ def disable(settings: GlobalOptions, /, *, id: str, as_json: bool) -> None:
 @click.pass_obj
 def run(settings: GlobalOptions, /, *, id: str, payload: str, as_json: bool) -> None:
     """Start an execution by a trigger now, whether or not it is enabled."""
-    from perdure.cli import output
+    from perdure.cli import output, terminal_text
     from perdure.cli.argument_values import parse_value
 
     found = _with_triggers(settings, lambda triggers: triggers.run(id, parse_value(payload), tenant=settings.tenant))
-    click.echo(output.indented_json(output.as_data(found)) if as_json else found.execution_id)
+    click.echo(output.indented_json(output.as_data(found)) if as_json else terminal_text.execution_name(found.key))
 
 
 @click.command("preview", cls=CliCommand)

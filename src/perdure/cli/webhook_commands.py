@@ -220,6 +220,8 @@ def deliveries(settings: GlobalOptions, /, *, trigger: str, delivery: str, as_js
         return
     output.print_list(format, (one.id for one in found.items), found.items, lambda: webhook_views.delivery_table(found.items))
     if format == "table":
+        if not found.items:
+            click.echo(f"perdure: there are no such deliveries\nperdure webhook send {trigger} sends one", err=True)
         output.show_lines(webhook_views.rejected_lines(found), screen(), error=True)
 
 
