@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 import msgspec
@@ -17,14 +15,13 @@ from perdure.service.notifications import notification_channels
 from perdure.service.notifications.notification_channels import OutgoingNotification
 from perdure.service.notifications.notification_rules import NotificationRule
 from perdure.service.service_workflows import SERVICE_WORKFLOWS
-from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import ChangeAnswer, Commit, HeadFilter, Post
+from perdure.stores.protocol import HeadFilter
 from perdure.sync_client import AsyncClient
 from perdure.testing.crash_points import CrashPoint, around_writes
-from perdure.testing.faults import FaultyStore, Gate, Killed
 from perdure.testing.virtual_time import kill
 from tests.runtime.cluster import Cluster
 from tests.service.cluster_client import virtually
+from tests.service.killed_stores import KilledAtWrite
 
 IDS = ("a", "b", "c")
 LAST_WRITE = 31
@@ -35,24 +32,6 @@ WEBHOOK = NotificationRule(kinds=("failure",), channel="webhook", target="https:
 @workflow
 async def fails(ctx: Context) -> None:
     raise ValueError("broken")
-
-
-class KilledAtWrite(FaultyStore):
-    """A store whose process is killed around one of its commits."""
-
-    def __init__(self, inner: MemoryStore, crash: CrashPoint, died: asyncio.Event) -> None:
-        super().__init__(inner, Random(0), gate=Gate(died.set))
-        self._crash, self.writes = crash, 0
-
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        self.writes += 1
-        if self._crash.write == self.writes and not self._crash.after:
-            self.gate.kill()
-        answers = await super().commit(changes)
-        if self._crash.write == self.writes:
-            self.gate.kill()
-            raise Killed
-        return answers
 
 
 @pytest.mark.parametrize("crash", [pytest.param(one, marks=[] if one.write in (5, 20) else pytest.mark.prove, id=one.spec) for one in CRASHES])

@@ -1,8 +1,6 @@
 """Claims about event triggers: what an event starts, once, whatever dies meanwhile; what it does not start; and chains that would not end."""
 
 import asyncio
-from collections.abc import Sequence
-from random import Random
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,15 +15,14 @@ from perdure.service.triggers.event_dispatch import CHAIN_MAX, EVENTS_CODE
 from perdure.service.triggers.event_listeners import AnnouncedEvent, ListenerAnnouncer, event_message
 from perdure.service.triggers.trigger_directory import TriggerDetails
 from perdure.service.triggers.trigger_records import TRIGGERS, EventConfig
-from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import ChangeAnswer, Commit, Post
+from perdure.stores.protocol import Post
 from perdure.stores.records import RecordChange
 from perdure.sync_client import AsyncClient
 from perdure.testing.crash_points import CrashPoint, around_writes
-from perdure.testing.faults import FaultyStore, Gate, Killed
 from perdure.testing.virtual_time import kill
 from tests.runtime.cluster import Cluster, ClusterProcess
 from tests.service.cluster_client import virtually
+from tests.service.killed_stores import KilledAtWrite
 
 EVENTS = cast("Workflow[..., Any]", SimpleNamespace(code=EVENTS_CODE))
 
@@ -238,24 +235,6 @@ async def test_an_event_that_is_none_is_refused(access: StoreAccess, change: dic
 
 
 # Crashes
-
-
-class KilledAtWrite(FaultyStore):
-    """A store whose process is killed around one of its commits."""
-
-    def __init__(self, inner: MemoryStore, crash: CrashPoint, died: asyncio.Event) -> None:
-        super().__init__(inner, Random(0), gate=Gate(died.set))
-        self._crash, self.writes = crash, 0
-
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        self.writes += 1
-        if self._crash.write == self.writes and not self._crash.after:
-            self.gate.kill()
-        answers = await super().commit(changes)
-        if self._crash.write == self.writes:
-            self.gate.kill()
-            raise Killed
-        return answers
 
 
 CRASHES = around_writes(range(1, 16))

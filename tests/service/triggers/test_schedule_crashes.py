@@ -1,7 +1,6 @@
 """Claims about schedules whose engines die: no tick is lost and none is doubled, whenever that happens, and whatever is changed meanwhile."""
 
 import asyncio
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -15,11 +14,12 @@ from perdure.service.triggers.schedule_times import ticks_after
 from perdure.service.triggers.trigger_records import ScheduleConfig
 from perdure.service.verification import verify_executions
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import ChangeAnswer, Commit, HeadFilter, Post
+from perdure.stores.protocol import HeadFilter
 from perdure.testing.crash_points import CrashPoint
-from perdure.testing.faults import Faults, FaultyStore, Gate, Killed
+from perdure.testing.faults import Faults, FaultyStore, Gate
 from perdure.testing.virtual_time import kill, run
 from tests.runtime.cluster import Cluster, cluster, now_s
+from tests.service.killed_stores import KilledAtWrite
 from tests.service.triggers.schedule_cluster import BEGIN_S, Schedules, T, elapsed_s, failing, long, report, until
 
 FAULTS = Faults(kill_before=0.01, kill_after=0.01, fail_before=0.02, fail_after=0.02, resend=0.1, lose_notification=0.3)
@@ -28,25 +28,6 @@ DOWN_MAX_S = 20.0
 
 HANDLED_S = 200.0
 """Within this time a tick is dealt with, whatever dies: leases have to expire, machines are down, and calls of the store fail and are repeated."""
-
-
-class KilledAtWrite(FaultyStore):
-    """A store whose process is killed around one of its commits."""
-
-    def __init__(self, inner: MemoryStore, crash: CrashPoint | None, gate: Gate) -> None:
-        super().__init__(inner, Random(0), gate=gate)
-        self._crash, self.writes = crash, 0
-
-    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        self.writes += 1
-        hit = self._crash is not None and self._crash.write == self.writes
-        if hit and self._crash is not None and not self._crash.after:
-            self.gate.kill()
-        answers = await super().commit(changes)
-        if hit:
-            self.gate.kill()
-            raise Killed
-        return answers
 
 
 class Machine:
@@ -128,7 +109,7 @@ def test_a_kill_around_any_write_of_a_tick_neither_loses_nor_doubles_it(crash: C
             await until(50)
             await setup.stop()
             died = asyncio.Event()
-            store = KilledAtWrite(c.store, crash, Gate(died.set))
+            store = KilledAtWrite(c.store, crash, died)
             engine = Engine(store, [SCHEDULE_CODE, report.code])
             running = asyncio.create_task(engine.run())
             await until(100)
