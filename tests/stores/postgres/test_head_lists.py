@@ -88,7 +88,7 @@ async def filled(server: DatabaseServer, count: int, *, analysed: bool) -> Async
     await store.renew("one", 60)
     await store.close()
     await connection.execute(HEADS, count)
-    for kind, due, every, at in (("common", 5, 2, 0), ("rare", 9, 2000, 1), ("rare", 3, 2000, 1001)):
+    for kind, due, every, at in (("common", 5, 2, 0), ("rare", 9, 2000, 1), ("rare", 7, 2000, 1001)):
         indexed = index_attributes(checked_attributes({"kind": kind, "due": due}))
         await connection.execute(ATTRIBUTES, [name for name, _ in indexed], [value for _, value in indexed], every, at)
     await connection.execute("VACUUM ANALYZE" if analysed else "VACUUM")
