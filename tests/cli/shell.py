@@ -70,6 +70,12 @@ class Shell:
         result = CliRunner().invoke(root, ["--db", self.db, *words], input=stdin, prog_name="perdure")
         return Said(result.exit_code, result.stdout, result.stderr)
 
+    def ok(self, command: str, stdin: str = "") -> str:
+        """What a command line prints that does not fail; see `run`."""
+        said = self.run(command, stdin)
+        assert said.code == 0, said.err
+        return said.out
+
 
 def steady(text: str, directory: Path) -> str:
     """`text` without what differs from run to run; columns are two blanks apart, for their width depends on it."""

@@ -22,14 +22,8 @@ GREET = "perdure: 1\nname: greet\ninput: {day: {default: ''}}\nvars: {b: 0}\nste
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     made = Shell(f"sqlite:///{tmp_path / 'perdure.db'}")
-    ok(made, "workflow publish -", GREET)
+    _ = made.ok("workflow publish -", GREET)
     return made
-
-
-def ok(shell: Shell, command: str, stdin: str = "") -> str:
-    said = shell.run(command, stdin)
-    assert said.code == 0, said.err
-    return said.out
 
 
 def test_the_choices_of_the_options_are_all() -> None:
@@ -38,41 +32,41 @@ def test_the_choices_of_the_options_are_all() -> None:
 
 def test_a_schedule_is_made_looked_at_switched_and_removed(shell: Shell) -> None:
     command = "trigger create nightly --workflow greet --cron '30 1 * * *' --timezone Europe/London --overlap skip -i day=@trigger.about.tick --json"
-    made = json.loads(ok(shell, command))
+    made = json.loads(shell.ok(command))
     id = made["id"]
     assert (made["name"], made["workflow_id"], made["config"]["cron"], made["input"]) == ("nightly", "greet", "30 1 * * *", {"day": "@trigger.about.tick"})
-    assert ok(shell, "trigger ls -o ids") == f"{id}\n"
-    assert "30 1 * * * Europe/London" in ok(shell, "trigger ls")
-    assert ok(shell, f"trigger pause {id} --reason holidays") == f"{id} is paused\n"
-    shown = ok(shell, f"trigger show {id}")
+    assert shell.ok("trigger ls -o ids") == f"{id}\n"
+    assert "30 1 * * * Europe/London" in shell.ok("trigger ls")
+    assert shell.ok(f"trigger pause {id} --reason holidays") == f"{id} is paused\n"
+    shown = shell.ok(f"trigger show {id}")
     assert "holidays" in shown and "paused" in shown and "greet" in shown
-    assert ok(shell, f"trigger resume {id}") == f"{id} is resumed\n"
-    assert json.loads(ok(shell, f"trigger disable {id} --json"))["enabled"] is False
-    assert ok(shell, f"trigger enable {id}") == f"{id} is enabled\n"
-    assert len(json.loads(ok(shell, f"trigger preview {id} --count 3 --json"))) == 3
-    assert "T01:30:00" in ok(shell, f"trigger preview {id}")
-    assert ok(shell, f"trigger run {id}").startswith("greet/manual:")
-    assert ok(shell, f"trigger rm {id}") == f"deleted {id}\n"
+    assert shell.ok(f"trigger resume {id}") == f"{id} is resumed\n"
+    assert json.loads(shell.ok(f"trigger disable {id} --json"))["enabled"] is False
+    assert shell.ok(f"trigger enable {id}") == f"{id} is enabled\n"
+    assert len(json.loads(shell.ok(f"trigger preview {id} --count 3 --json"))) == 3
+    assert "T01:30:00" in shell.ok(f"trigger preview {id}")
+    assert shell.ok(f"trigger run {id}").startswith("greet/manual:")
+    assert shell.ok(f"trigger rm {id}") == f"deleted {id}\n"
     assert shell.run(f"trigger show {id}").code == 10
 
 
 def test_a_backfill_is_counted_first(shell: Shell) -> None:
-    id = json.loads(ok(shell, "trigger create daily --workflow greet --cron @daily --json"))["id"]
+    id = json.loads(shell.ok("trigger create daily --workflow greet --cron @daily --json"))["id"]
     days = "--from 2026-01-01T00:00:00Z --until 2026-01-04T00:00:00Z"
-    assert ok(shell, f"trigger backfill {id} {days}") == "3 times, of which 0 have run. Nothing was started; --expect 3 starts the others\n"
+    assert shell.ok(f"trigger backfill {id} {days}") == "3 times, of which 0 have run. Nothing was started; --expect 3 starts the others\n"
     assert shell.run(f"trigger backfill {id} {days} --expect 2").code != 0
-    assert ok(shell, f"trigger backfill {id} {days} --expect 3") == "3 executions were started; 0 of 3 times had run before\n"
-    assert json.loads(ok(shell, f"trigger backfill {id} {days} --expect 3 --json"))["existing"] == 3
+    assert shell.ok(f"trigger backfill {id} {days} --expect 3") == "3 executions were started; 0 of 3 times had run before\n"
+    assert json.loads(shell.ok(f"trigger backfill {id} {days} --expect 3 --json"))["existing"] == 3
 
 
 def test_any_trigger_is_made_of_a_config_and_what_is_missing_is_explained(shell: Shell) -> None:
     config = json.dumps({"type": "schedule", "everySeconds": 90, "startsAt": "2027-01-01T00:00:00Z"})
-    made = json.loads(ok(shell, "trigger create often --workflow greet --config - --json", config))
+    made = json.loads(shell.ok("trigger create often --workflow greet --config - --json", config))
     assert made["config"]["every_s"] == 90
-    ok(shell, "trigger create hand --workflow greet --config -", '{"type": "manual"}')
+    shell.ok("trigger create hand --workflow greet --config -", '{"type": "manual"}')
     assert shell.run("trigger create x --workflow greet").code == 20
     assert shell.run("trigger create x --workflow greet --config -", "{").code == 20
-    mapped = json.loads(ok(shell, "trigger create mapped --workflow greet --config - --map day=$.day --json", '{"type": "manual"}'))
+    mapped = json.loads(shell.ok("trigger create mapped --workflow greet --config - --map day=$.day --json", '{"type": "manual"}'))
     assert mapped["variable_mapping"] == {"day": "$.day"}
     for wrong in ("--map day", "--map day=$.a --map day=$.b"):
         said = shell.run(f"trigger create x --workflow greet --config - {wrong}", config)

@@ -28,33 +28,27 @@ def files(tmp_path: Path) -> Path:
     return found
 
 
-def ok(shell: Shell, command: str, stdin: str = "") -> str:
-    said = shell.run(command, stdin)
-    assert said.code == 0, said.err
-    return said.out
-
-
 def test_a_definition_is_published_looked_at_tagged_rolled_back_and_deleted(shell: Shell, files: Path) -> None:
     file = files / "invoice.yaml"
-    assert re.fullmatch(r"invoice is at version 1\.0\.0 \(sha256:[0-9a-f]{64}\)\n", ok(shell, f"workflow publish {file} --note first"))
+    assert re.fullmatch(r"invoice is at version 1\.0\.0 \(sha256:[0-9a-f]{64}\)\n", shell.ok(f"workflow publish {file} --note first"))
     file.write_bytes(document(7))
-    assert "version 1.0.1" in ok(shell, f"workflow publish {file} --part patch")
-    assert ok(shell, "workflow tag invoice production 1.0.0") == "invoice:production is version 1.0.0\n"
-    (listed,) = json.loads(ok(shell, "workflow ls --json"))
+    assert "version 1.0.1" in shell.ok(f"workflow publish {file} --part patch")
+    assert shell.ok("workflow tag invoice production 1.0.0") == "invoice:production is version 1.0.0\n"
+    (listed,) = json.loads(shell.ok("workflow ls --json"))
     assert (listed["slug"], listed["version"], listed["kind"], listed["version_tags"]["production"]["version"]) == ("invoice", "1.0.1", "definition", "1.0.0")
-    assert ok(shell, "workflow show invoice:production --document").encode() == document(1)
-    shown = json.loads(ok(shell, "workflow show invoice@1.0.0 --json"))
+    assert shell.ok("workflow show invoice:production --document").encode() == document(1)
+    shown = json.loads(shell.ok("workflow show invoice@1.0.0 --json"))
     assert (shown["definition"]["version"], shown["version"]["version"], shown["version"]["note"]) == ("1.0.1", "1.0.0", "first")
-    assert "set" in ok(shell, "workflow diff invoice@1.0.0 invoice")
-    assert ok(shell, "workflow rollback invoice 1.0.0") == "invoice is at version 1.1.0, with the content of 1.0.0\n"
-    assert "already" in ok(shell, "workflow rollback invoice 1.0.0")
-    assert ok(shell, "workflow disable invoice") == "invoice is disabled\n"
+    assert "set" in shell.ok("workflow diff invoice@1.0.0 invoice")
+    assert shell.ok("workflow rollback invoice 1.0.0") == "invoice is at version 1.1.0, with the content of 1.0.0\n"
+    assert "already" in shell.ok("workflow rollback invoice 1.0.0")
+    assert shell.ok("workflow disable invoice") == "invoice is disabled\n"
     refused = shell.run("start invoice")
     assert (refused.code, "is disabled" in refused.err) == (10, True)
-    assert ok(shell, "workflow enable invoice") == "invoice is enabled\n"
-    assert "no tag production any more" in ok(shell, "workflow untag invoice production")
-    assert "invoice is deleted" in ok(shell, "workflow delete invoice")
-    events = json.loads(ok(shell, "workflow history invoice --json"))
+    assert shell.ok("workflow enable invoice") == "invoice is enabled\n"
+    assert "no tag production any more" in shell.ok("workflow untag invoice production")
+    assert "invoice is deleted" in shell.ok("workflow delete invoice")
+    events = json.loads(shell.ok("workflow history invoice --json"))
     assert [one["kind"] for one in events] == ["delete", "untag", "enable", "disable", "rollback", "tag", "update", "create"]
     assert {one["by"] for one in events} == {"local"}
     missing = shell.run("workflow show invoise")
@@ -62,14 +56,14 @@ def test_a_definition_is_published_looked_at_tagged_rolled_back_and_deleted(shel
 
 
 def test_a_draft_is_kept_beside_the_current_version_until_it_is_published(shell: Shell, files: Path) -> None:
-    ok(shell, f"workflow publish {files / 'invoice.yaml'}")
-    assert ok(shell, "workflow draft invoice -", "half: done\n") == "invoice has a draft\n"
-    assert ok(shell, "workflow draft invoice") == "half: done\n"
-    assert [one["slug"] for one in json.loads(ok(shell, "workflow ls --draft --json"))] == ["invoice"]
+    shell.ok(f"workflow publish {files / 'invoice.yaml'}")
+    assert shell.ok("workflow draft invoice -", "half: done\n") == "invoice has a draft\n"
+    assert shell.ok("workflow draft invoice") == "half: done\n"
+    assert [one["slug"] for one in json.loads(shell.ok("workflow ls --draft --json"))] == ["invoice"]
     assert shell.run("workflow draft invoice --publish").code == 10
-    assert ok(shell, "workflow draft invoice --discard") == "the draft of invoice is removed\n"
-    ok(shell, "workflow draft invoice -", document(3).decode())
-    assert "version 1.1.0" in ok(shell, "workflow draft invoice --publish")
+    assert shell.ok("workflow draft invoice --discard") == "the draft of invoice is removed\n"
+    shell.ok("workflow draft invoice -", document(3).decode())
+    assert "version 1.1.0" in shell.ok("workflow draft invoice --publish")
     assert shell.run("workflow draft invoice --publish --discard").code == 20
 
 
@@ -81,39 +75,39 @@ def test_what_is_not_valid_is_not_published_and_calls_are_checked(shell: Shell, 
     said = shell.run(f"workflow validate {files / 'order.yaml'} {files / 'refund.yaml'} --json")
     order, refund = json.loads(said.out)
     assert (said.code, order["valid"], [one["code"] for one in order["findings"]], refund["slug"]) == (0, True, ["unresolved_call"], "refund")
-    assert "order is at version" in ok(shell, f"workflow publish {files / 'order.yaml'}")
+    assert "order is at version" in shell.ok(f"workflow publish {files / 'order.yaml'}")
     refused = shell.run("start order")
     assert (refused.code, "step a of order calls 'refund@^2'" in refused.err) == (10, True)
 
 
 def test_a_folder_is_synced_and_what_no_file_has_is_deleted_on_request(shell: Shell, files: Path) -> None:
-    dry = ok(shell, f"sync {files} --dry-run")
+    dry = shell.ok(f"sync {files} --dry-run")
     assert dry.splitlines() == ["created  invoice  1.0.0", "created  refund  1.0.0", "dry run, nothing was changed: 2 created"]
-    assert ok(shell, f"sync {files}").splitlines()[-1] == "2 created"
-    assert ok(shell, f"sync {files}") == "2 unchanged\n"
+    assert shell.ok(f"sync {files}").splitlines()[-1] == "2 created"
+    assert shell.ok(f"sync {files}") == "2 unchanged\n"
     (files / "refund.yaml").unlink()
-    assert ok(shell, f"sync {files}") == "1 unchanged\n"
-    assert "deleted  refund" in ok(shell, f"sync {files} --dry-run --delete")
+    assert shell.ok(f"sync {files}") == "1 unchanged\n"
+    assert "deleted  refund" in shell.ok(f"sync {files} --dry-run --delete")
     assert shell.run(f"sync {files} --delete").code == 20
     assert shell.run(f"sync {files} --delete --expect 2").code == 10
-    assert json.loads(ok(shell, f"sync {files} --delete --expect 1 --json"))["deleted"] == ["refund"]
+    assert json.loads(shell.ok(f"sync {files} --delete --expect 1 --json"))["deleted"] == ["refund"]
     (files / "broken.yaml").write_text("perdure: 1\nname: broken\nsteps: []\n")
     (files / "invoice.yaml").write_bytes(document(5))
     said = shell.run(f"sync {files}")
     assert (said.code, said.err.splitlines()[0].startswith("broken.yaml: "), "nothing was changed" in said.err) == (10, True, True)
-    assert json.loads(ok(shell, "workflow show invoice --json"))["definition"]["version"] == "1.0.0"
+    assert json.loads(shell.ok("workflow show invoice --json"))["definition"]["version"] == "1.0.0"
 
 
 def test_a_start_by_reference_pins_the_version_and_says_what_it_waits_for(shell: Shell, files: Path) -> None:
-    ok(shell, f"sync {files}")
-    ok(shell, "workflow tag invoice production")
+    shell.ok(f"sync {files}")
+    shell.ok("workflow tag invoice production")
     for number, reference in enumerate(("invoice", "invoice@^1", "invoice:production")):
         said = shell.run(f"start {reference} --id i{number}")
         assert (said.code, said.out) == (0, f"invoice/i{number}\n"), said.err
         assert "no running engine runs definitions of the catalog, so it waits" in said.err
-    listed = json.loads(ok(shell, "ls --workflow invoice -o json"))
+    listed = json.loads(shell.ok("ls --workflow invoice -o json"))
     assert {(one["attributes"]["definition_version"], one["hosted"]) for one in listed} == {("1.0.0", True)}
-    assert "invoice@1.0.0" in ok(shell, "ls")
+    assert "invoice@1.0.0" in shell.ok("ls")
     said = shell.run("start invoice@^7")
     assert (said.code, "invoice has no version ^7" in said.err) == (44, True)
 
