@@ -35,9 +35,14 @@ class Curled(NamedTuple):
 
 
 def curl(server: ServeProcess, key: str, path: str, body: Any = None, *options: str) -> Curled:
-    """What curl prints of an answer."""
+    """What curl prints of an answer to a request with a key."""
     given = ["-H", "Content-Type: application/json", "-d", json.dumps(body)] if body is not None else []
-    command = ["curl", "-s", "-m", "30", "-w", "\n%{http_code}", "-H", f"Authorization: Bearer {key}", *given, *options, server.url + path]
+    return curl_with(server, path, "-H", f"Authorization: Bearer {key}", *given, *options)
+
+
+def curl_with(server: ServeProcess, path: str, *options: str) -> Curled:
+    """What curl prints of an answer."""
+    command = ["curl", "-s", "-m", "30", "-w", "\n%{http_code}", *options, server.url + path]
     said, _, status = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True).stdout.rpartition("\n")
     return Curled(int(status), json.loads(said) if said else None)
 

@@ -4,7 +4,6 @@ import hmac
 import json
 import shutil
 import signal
-import subprocess
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.serve_process import ServeProcess, new_key, serving
-from tests.seeds.test_curl_proposals_001 import Curled, curl
+from tests.seeds.test_curl_proposals_001 import Curled, curl, curl_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")]
 
@@ -42,9 +41,7 @@ def sent(server: ServeProcess, path: str, body: str, delivery: str, secret: str 
     """What curl prints of the answer to a delivery."""
     signature = hmac.new(secret.encode(), body.encode(), sha256).hexdigest()
     headers = ["-H", "Content-Type: application/json", "-H", f"X-Signature: {signature}", "-H", f"X-Delivery-Id: {delivery}"]
-    command = ["curl", "-s", "-m", "30", "-w", "\n%{http_code}", "-X", method, *headers, "-d", body, server.url + path]
-    said, _, status = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True).stdout.rpartition("\n")
-    return Curled(int(status), json.loads(said) if said else None)
+    return curl_with(server, path, "-X", method, *headers, "-d", body)
 
 
 def until(server: ServeProcess, key: str, path: str, **wanted: Any) -> Any:
