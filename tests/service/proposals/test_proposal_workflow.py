@@ -170,7 +170,7 @@ async def test_nobody_proposes_in_the_name_of_an_execution_by_starting_the_workf
 
 
 @virtually
-async def test_killed_while_it_proposes_it_has_made_one_proposal(c: Cluster, client: AsyncClient) -> None:
+async def test_a_proposal_that_is_made_again_under_its_id_is_the_first_one(c: Cluster, client: AsyncClient) -> None:
     from perdure.service.proposals.proposal_changes import Proposer, propose
 
     access = StoreAccess(c.store)
