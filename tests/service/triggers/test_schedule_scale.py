@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from perdure.core.operations import SCHEDULE_WORKFLOW
+from perdure.core.paths import Key
 from perdure.service.record_kinds import post_records
 from perdure.service.triggers import schedule_clock
+from perdure.service.triggers.schedule_clock import ClockState
 from perdure.service.triggers.schedule_states import ScheduleState, clock_messages, state_change
 from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerRecord, trigger_change
+from perdure.service.triggers.zone_database import zone_version
 from perdure.stores.protocol import HeadFilter, Post
 from tests.service.triggers.schedule_cluster import BEGIN_S, Schedules, T, scheduled, until
 
@@ -32,7 +36,7 @@ async def started(s: Schedules) -> int:
 
 @pytest.mark.prove
 @scheduled
-async def test_thousands_that_are_due_at_once_start_once_each_and_the_idle_ones_are_not_read(s: Schedules) -> None:
+async def test_thousands_that_are_due_at_once_start_once_each_and_the_idle_ones_do_not(s: Schedules) -> None:
     _ = await s.engine()
     await make(s, 3_000, BEGIN_S + 60)
     await make(s, 3_000, BEGIN_S + 1e6)
@@ -44,10 +48,13 @@ async def test_thousands_that_are_due_at_once_start_once_each_and_the_idle_ones_
 
 @scheduled
 async def test_schedules_are_dealt_with_in_pages_and_one_step_does_not_go_on_for_ever(s: Schedules) -> None:
-    _ = await s.engine()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(schedule_clock, "PAGE", 10)
         patch.setattr(schedule_clock, "STEP_S", 0.0)
         await make(s, 45, BEGIN_S + 60)
         await until(70)
+        look = await schedule_clock.look_at_schedules(s.access, Key(T, SCHEDULE_WORKFLOW, "c"), ClockState(zone_version=zone_version()))
+        assert (look.seen, look.started, look.wait_s, await started(s)) == (10, 10, 0.0, 10), "one page, and the next look is at once"
+        _ = await s.engine()
+        await until(90)
         assert await started(s) == 45
