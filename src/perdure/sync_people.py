@@ -104,7 +104,10 @@ class People:
         return self._thread.call(self._inner.notification_rule(name, tenant=tenant))
 
     def save_notification_rule(self, name: str, rule: NotificationRule, *, revision: int | None = None, tenant: str = DEFAULT_TENANT) -> RuleDetails:
-        """Saves a notification rule in place of what it was. It is for what happens from then on.
+        """Saves a notification rule in place of what it was.
+
+        Events from more than about a minute before are not told; a surge also counts dead letters from before, if there was a rule then. What is over when it
+        is looked for is not told: an approval that is decided, a proposal that is reviewed, a trigger that is resumed.
 
         Raises:
             BadName, BadValue: the name or a field is not valid.

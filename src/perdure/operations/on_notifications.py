@@ -28,7 +28,10 @@ async def read_rule(access: StoreAccess, tenant: str, rule: str) -> RuleDetails:
 
 
 async def save_rule(access: StoreAccess, tenant: str, rule: str, settings: NotificationRule, revision: int | None = None) -> RuleDetails:
-    """Saves a notification rule in place of what it was. It is for what happens from then on.
+    """Saves a notification rule in place of what it was.
+
+    Events from more than about a minute before are not told; a surge also counts dead letters from before, if there was a rule then. What is over when it is
+    looked for is not told: an approval that is decided, a proposal that is reviewed, a trigger that is resumed.
 
     Raises:
         BadName, BadValue: the name or a field is not valid, or its channel is app and no living engine has a function for notifications.

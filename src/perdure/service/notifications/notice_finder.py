@@ -73,7 +73,10 @@ async def _look(cursor: NoticeCursor | None) -> NoticeCursor:
 
 
 async def _surges(access: StoreAccess, tenant: str, kept: KeptValue[NotificationRule], cursor: NoticeCursor, now_s: float) -> bool:
-    """Whether there is a surge for a rule. It is told when it begins, under an id that follows from the look before; it is over below half of its number."""
+    """Whether there is a surge for a rule. It is told when it begins, under an id that follows from the look before.
+
+    A surge is over when there are no more than half as many as the rule allows.
+    """
     rule, lasts = kept.value, kept.key in cursor.surging
     if "dead_letter_surge" not in rule.kinds:
         return False

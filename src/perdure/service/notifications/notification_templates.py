@@ -4,7 +4,8 @@
     @{rule.name} @{count}   the rule, and how many events go together
     @@                      the character @
 
-What is inserted is not looked at again, so an event can't name anything. References are checked when a rule is saved.
+Only the channel of the application fills `@{event.people}`. What is inserted is not looked at again, so an event can't name anything. References are
+checked when a rule is saved.
 """
 
 from collections.abc import Mapping
