@@ -20,12 +20,13 @@ from perdure.core.paths import Key
 from perdure.service.notifications import notice_finder, notification_channels
 from perdure.service.notifications.notification_channels import NotificationRefused, OutgoingNotification, email_of, smtp_server
 from perdure.service.notifications.notification_rules import NotificationRule, quiet_until
+from perdure.service.notifications.notification_workflow import EVENTS_MAX
 from perdure.service.service_workflows import SERVICE_WORKFLOWS
 from perdure.service.triggers.trigger_records import Verification
 from perdure.service.triggers.webhook_signatures import SignedRequest, verify
 from perdure.stores.protocol import HeadFilter, LogRow
 from perdure.sync_client import AsyncClient
-from tests.runtime.cluster import Cluster
+from tests.runtime.cluster import Cluster, now_s
 from tests.service.cluster_client import virtually
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -165,6 +166,32 @@ def test_events_of_a_group_go_together_once() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("caught")
+def test_of_a_group_with_very_many_events_the_first_are_told_and_the_others_are_counted() -> None:
+    @virtually
+    async def told(c: Cluster, client: AsyncClient) -> None:
+        await begun(c, client, ("all", rule("failure", group_s=120.0)))
+        await asyncio.sleep(120 - now_s() % 120)
+        await c.post_all(fails, [(str(number), ("broken",)) for number in range(EVENTS_MAX + 100)])
+        await asyncio.sleep(200)
+        ((text, _),) = sent
+        assert text.count("has failed\n") == EVENTS_MAX and f"(and {EVENTS_MAX + 99} more)" in text and "and 100 more" in text
+
+    told()
+
+
+@pytest.mark.usefixtures("caught")
+def test_more_failures_than_a_page_are_all_told() -> None:
+    @virtually
+    async def told(c: Cluster, client: AsyncClient) -> None:
+        await begun(c, client, ("all", rule("failure")))
+        await c.post_all(fails, [(str(number), ("broken",)) for number in range(450)])
+        await asyncio.sleep(200)
+        assert sorted(titles()) == sorted(f"fails {number} has failed" for number in range(450))
+
+    told()
+
+
 @pytest.mark.usefixtures("caught")
 def test_nothing_is_sent_in_quiet_hours_nor_more_than_the_rule_allows() -> None:
     @virtually

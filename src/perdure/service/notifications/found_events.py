@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -30,17 +30,27 @@ from perdure.service.triggers.trigger_records import BROKE_AT, TRIGGERS
 from perdure.stores.protocol import Head, HeadFilter, head_position
 
 FAILURE_KINDS = frozenset(("failure", "needs_attention"))
-AT_A_TIME, EVENTS_AT_A_TIME = 200, 2_000
+AT_A_TIME = 200
 
 logger = logging.getLogger("perdure.notifications")
 
 
-async def found_events(access: StoreAccess, tenant: str, since_s: float, kinds: AbstractSet[NotificationKind]) -> AsyncIterator[NoticedEvent]:
-    """Yields the events of some kinds since a time, except surges: whether there is one, a rule says."""
+class FoundEvent(NamedTuple):
+    """An event that was found: its id, its time, and what is told of it (None: it was seen before, and was not read again)."""
+
+    id: str
+    at_s: float
+    event: NoticedEvent | None = None
+
+
+async def found_events(
+    access: StoreAccess, tenant: str, since_s: float, kinds: AbstractSet[NotificationKind], seen: AbstractSet[str]
+) -> AsyncIterator[FoundEvent]:
+    """Yields the events of some kinds since a time, except surges: whether there is one, a rule says. `seen` are the ids of those that are known."""
     finders = ((ASSIGNED_KINDS, _approvals), (FAILURE_KINDS, _failures), ({"breaker_open"}, _breakers), ({"proposal_filed"}, _proposals))
     for of, find in finders:
         if kinds & of:
-            async for one in find(access, tenant, since_s):
+            async for one in find(access, tenant, since_s, seen):
                 yield one
 
 
@@ -66,10 +76,10 @@ def _since(name: str, since_s: float) -> AttributeCondition:
 
 
 async def _heads(access: StoreAccess, tenant: str, name: str, since_s: float, workflow: str | None) -> AsyncIterator[Head]:
-    """The heads whose time of this name is not before `since_s`, the earliest first, up to `EVENTS_AT_A_TIME`."""
+    """The heads whose time of this name is not before `since_s`, the earliest first."""
     order = AttributeOrder(name)
     which = HeadFilter(tenant=tenant, workflow=workflow, where=(_since(name, since_s),), order=order, limit=AT_A_TIME)
-    for _ in range(EVENTS_AT_A_TIME // AT_A_TIME):
+    while True:
         page = await access.store.heads(which)
         for head in page:
             yield head
@@ -81,9 +91,9 @@ async def _heads(access: StoreAccess, tenant: str, name: str, since_s: float, wo
 async def _records(
     access: StoreAccess, tenant: str, kind: RecordKind[V], where: tuple[AttributeCondition, ...], order: AttributeOrder
 ) -> AsyncIterator[KeptValue[V]]:
-    """The records of a kind that match, up to `EVENTS_AT_A_TIME`."""
+    """The records of a kind that match."""
     after = None
-    for _ in range(EVENTS_AT_A_TIME // AT_A_TIME):
+    while True:
         page = await kind.page(access.store, tenant, where=where, order=order, after=after, limit=AT_A_TIME)
         for kept in page:
             yield kept
@@ -97,43 +107,52 @@ def _time(head: Head, name: str) -> float:
     return value.us / 1e6 if isinstance(value, AttributeTime) else 0.0
 
 
-async def _approvals(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
+async def _approvals(access: StoreAccess, tenant: str, since_s: float, seen: AbstractSet[str]) -> AsyncIterator[FoundEvent]:
     """The approvals of which people were to be notified since a time, and that wait still."""
     async for head in _heads(access, tenant, NOTICED, since_s, APPROVAL_WORKFLOW):
+        if head.ended_at_s is not None:
+            continue
+        kind = str(value_of_sortable(next(form for name, form in head.attributes if name == NOTICE)))
+        at_s = _time(head, NOTICED)
+        if (id := f"{head.key.id}:{kind}:{at_s:.6f}") in seen:
+            yield FoundEvent(id, at_s)
+            continue
         try:
-            one = None if head.ended_at_s is not None else await read_approval(access, head.key)
+            one = await read_approval(access, head.key)
         except UNREADABLE as error:  # nobody can decide it before it is repaired, and engines report it
             logger.warning("nobody is notified of the approval %s of %s: %s", head.key.id, tenant, error)
             continue
         if one is None:
             continue
-        kind = str(value_of_sortable(next(form for name, form in head.attributes if name == NOTICE)))
-        at_s, asks = _time(head, NOTICED), one.requested_by or one.key
+        asks = one.requested_by or one.key
         due = "" if one.due_at_s is None else f" It is due at {datetime.fromtimestamp(one.due_at_s, UTC):%Y-%m-%d %H:%M} UTC."
         said = {"reminder": "It still waits.", "escalated": "Others have not decided in time."}.get(kind, f"{asks.workflow} {asks.id} waits for a decision.")
         people, name = await with_substitutes(access.store, tenant, one.assignees, at_s), cast("NotificationKind", kind)
-        yield NoticedEvent(f"{one.id}:{kind}:{at_s:.6f}", name, one.title, f"{said}{due}", asks.workflow, asks.id, at_s, one.deeplink, people)
+        yield FoundEvent(id, at_s, NoticedEvent(id, name, one.title, f"{said}{due}", asks.workflow, asks.id, at_s, one.deeplink, people))
 
 
-async def _failures(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
+async def _failures(access: StoreAccess, tenant: str, since_s: float, seen: AbstractSet[str]) -> AsyncIterator[FoundEvent]:
     """The executions of users that have failed or need attention since a time."""
     async for head in _heads(access, tenant, FAILED_AT, since_s, None):
         if (key := head.key).workflow in INTERNAL_WORKFLOWS:
             continue
+        kind: NotificationKind = "failure" if head.status == "failed" else "needs_attention"
+        at_s = _time(head, FAILED_AT)
+        if (id := f"{key.workflow}/{key.id}:{kind}:{at_s:.6f}") in seen:
+            yield FoundEvent(id, at_s)
+            continue
         try:
             cause = failure_cause(await read_execution(access, key))
         except UNREADABLE as error:
-            cause = FailureCause((), ErrorInfo(error.code, f"its log can't be read: {error}"), _time(head, FAILED_AT))
+            cause = FailureCause((), ErrorInfo(error.code, f"its log can't be read: {error}"), at_s)
         if cause is None:
             continue
+        title = f"{key.workflow} {key.id} {'has failed' if kind == 'failure' else 'needs attention'}"
         text = f"{cause.error.type}: {cause.error.message}"[:1_000]
-        kind, title = (
-            ("failure", f"{key.workflow} {key.id} has failed") if head.status == "failed" else ("needs_attention", f"{key.workflow} {key.id} needs attention")
-        )
-        yield NoticedEvent(f"{key.workflow}/{key.id}:{kind}:{cause.at_s:.6f}", kind, title, text, key.workflow, key.id, cause.at_s)  # type: ignore[arg-type]  # one of the two
+        yield FoundEvent(id, at_s, NoticedEvent(id, kind, title, text, key.workflow, key.id, at_s))
 
 
-async def _breakers(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
+async def _breakers(access: StoreAccess, tenant: str, since_s: float, seen: AbstractSet[str]) -> AsyncIterator[FoundEvent]:
     """The triggers that have paused themselves since a time, and were not resumed yet."""
     async for kept in _records(access, tenant, TRIGGERS, (_since(BROKE_AT, since_s),), AttributeOrder(BROKE_AT)):
         trigger, pause = kept.value, kept.value.pause
@@ -141,10 +160,11 @@ async def _breakers(access: StoreAccess, tenant: str, since_s: float) -> AsyncIt
             continue
         workflow = trigger.workflow.partition("@")[0].partition(":")[0]
         title, text = f"the trigger {trigger.name or trigger.id} has paused itself", f"{pause.reason[:1_000]}. perdure trigger resume {trigger.id} resumes it."
-        yield NoticedEvent(f"{trigger.id}:breaker_open:{pause.at_s:.6f}", "breaker_open", title, text, workflow, "", pause.at_s)
+        id = f"{trigger.id}:breaker_open:{pause.at_s:.6f}"
+        yield FoundEvent(id, pause.at_s, None if id in seen else NoticedEvent(id, "breaker_open", title, text, workflow, "", pause.at_s))
 
 
-async def _proposals(access: StoreAccess, tenant: str, since_s: float) -> AsyncIterator[NoticedEvent]:
+async def _proposals(access: StoreAccess, tenant: str, since_s: float, seen: AbstractSet[str]) -> AsyncIterator[FoundEvent]:
     """The proposals that were made since a time, and wait for a review."""
     where = attribute_conditions({"created": Is(">=", since_s), "status": "pending"})
     async for kept in _records(access, tenant, PROPOSALS, where, AttributeOrder("created")):
@@ -152,5 +172,6 @@ async def _proposals(access: StoreAccess, tenant: str, since_s: float) -> AsyncI
         widens = f" It widens rights: {', '.join(one.widens_rights)}." if one.widens_rights else ""
         title, until = f"{one.proposed_by} proposes a change of {one.slug}", f"{datetime.fromtimestamp(one.expires_at_s, UTC):%Y-%m-%d %H:%M} UTC"
         text = f"{one.note[:1_000] or 'It has no note.'}{widens} It waits for a review until {until}: perdure proposal show {one.id}"
-        execution = "" if one.execution is None else one.execution.id
-        yield NoticedEvent(f"{one.id}:proposal_filed", "proposal_filed", title, text, one.slug, execution, one.created_at_s)
+        execution, id = "" if one.execution is None else one.execution.id, f"{one.id}:proposal_filed"
+        event = None if id in seen else NoticedEvent(id, "proposal_filed", title, text, one.slug, execution, one.created_at_s)
+        yield FoundEvent(id, one.created_at_s, event)

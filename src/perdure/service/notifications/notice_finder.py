@@ -4,8 +4,10 @@ It looks back a little further than it has looked, since what was committed late
 Notifications have ids that follow from events, so a look that is repeated after a crash begins none of them twice.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from hashlib import sha256
+from typing import NamedTuple
 
 import msgspec
 
@@ -39,6 +41,9 @@ OVERLAP_S = 60.0
 GATHER_GRACE_S = 15.0
 """How much longer than its time a group of events is gathered, for what is found late."""
 
+BEGUN_AT_A_TIME = 200
+"""How many notifications are begun in one commit."""
+
 
 class NoticeCursor(msgspec.Struct, frozen=True):
     """How far events were looked for, and the ids of those behind that time less `OVERLAP_S` that were found. Events before `since_s` are not for any rule.
@@ -62,14 +67,16 @@ async def _look(cursor: NoticeCursor | None) -> NoticeCursor:
     if cursor is None or not rules or not cursor.has_rules:
         return NoticeCursor(now_s, (), bool(rules), now_s)
     since_s, kinds = max(cursor.until_s - OVERLAP_S, cursor.since_s), {kind for kept in rules for kind in kept.value.kinds}
-    found = [one async for one in found_events(access, tenant, since_s, kinds)]
-    new = [one for one in found if one.id not in cursor.seen]
-    for one in new:
-        for kept in rules:
-            await _begin(access, tenant, kept, one)
-    seen = tuple(one.id for one in found if one.at_s >= now_s - OVERLAP_S)
+    seen, begun = list[str](), list[BegunNotification]()
+    async for found in found_events(access, tenant, since_s, kinds, frozenset(cursor.seen)):
+        seen += [found.id] if found.at_s >= now_s - OVERLAP_S else []
+        begun += [] if found.event is None else [one for kept in rules for one in _begun_by(kept, found.event)]
+        if len(begun) >= BEGUN_AT_A_TIME:
+            await _begin(access, tenant, begun)
+            begun = []
+    await _begin(access, tenant, begun)
     surging = [kept.key for kept in rules if await _surges(access, tenant, kept, cursor, now_s)]
-    return NoticeCursor(now_s, seen, True, cursor.since_s, tuple(surging))
+    return NoticeCursor(now_s, tuple(seen), True, cursor.since_s, tuple(surging))
 
 
 async def _surges(access: StoreAccess, tenant: str, kept: KeptValue[NotificationRule], cursor: NoticeCursor, now_s: float) -> bool:
@@ -84,41 +91,64 @@ async def _surges(access: StoreAccess, tenant: str, kept: KeptValue[Notification
     if lasts:
         return count > rule.surge_above // 2
     if count > rule.surge_above:
-        await _begin(access, tenant, kept, surge_event(kept.key, rule, cursor.until_s, now_s))
+        await _begin(access, tenant, [*_begun_by(kept, surge_event(kept.key, rule, cursor.until_s, now_s))])
     return count > rule.surge_above
 
 
-async def _begin(access: StoreAccess, tenant: str, kept: KeptValue[NotificationRule], event: NoticedEvent) -> None:
-    """Begins the notifications of an event by a rule, or adds it to a group."""
+class BegunNotification(NamedTuple):
+    """A notification to begin: by which rule, to whom (empty: the target of the rule, or the application), and of which event."""
+
+    rule: KeptValue[NotificationRule]
+    to: str
+    event: NoticedEvent
+
+
+def _begun_by(kept: KeptValue[NotificationRule], event: NoticedEvent) -> Iterator[BegunNotification]:
+    """The notifications of an event by a rule: to its target or the application, else to each of the people."""
     rule = kept.value
     if event.kind not in rule.kinds or rule.workflow not in ("", event.workflow):
         return
-    sent = event if rule.channel == "app" else msgspec.structs.replace(event, people=())
-    for to in _recipients(rule, event.people):
-        await access.store.commit([await _post(access, tenant, kept.key, rule, to, sent)])
+    if rule.channel == "app":
+        yield BegunNotification(kept, "", event)
+        return
+    names = ("",) if rule.target else (name for name in event.people if not name.startswith("group:"))
+    yield from (BegunNotification(kept, name, msgspec.structs.replace(event, people=())) for name in names)
 
 
-def _recipients(rule: NotificationRule, people: Iterable[str]) -> Iterator[str]:
-    """The people who are notified; the empty name for the target of the rule, and for the application."""
-    if rule.target or rule.channel == "app":
-        yield ""
-    else:
-        yield from (name for name in people if not name.startswith("group:"))
+async def _begin(access: StoreAccess, tenant: str, begun: Sequence[BegunNotification]) -> None:
+    """Begins notifications, or adds their events to groups that are still there."""
+    for first in range(0, len(begun), BEGUN_AT_A_TIME):
+        piece = begun[first : first + BEGUN_AT_A_TIME]
+        groups = tuple({_key(tenant, one, grouped=True) for one in piece if _gathered_until(one) is not None})
+        heads = await access.store.heads(HeadFilter(keys=groups, ended=True, limit=len(groups))) if groups else []
+        sent = {head.key for head in heads}  # what is found after its group was sent goes alone
+        _ = await access.store.commit([await _post(access, tenant, one, sent) for one in piece])
 
 
-async def _post(access: StoreAccess, tenant: str, name: str, rule: NotificationRule, to: str, event: NoticedEvent) -> Post:
-    group = int(event.at_s // rule.group_s) if rule.group_s else None
-    whose = sha256(f"{to}\0{event.id if group is None else group}".encode()).hexdigest()[:24]
-    key = Key(tenant, NOTIFICATION_WORKFLOW, f"{name}:{whose}")
-    until_s = None if group is None else (group + 1) * rule.group_s + GATHER_GRACE_S
-    if group is not None and (heads := await access.store.heads(HeadFilter(keys=(key,), limit=1))) and heads[0].ended_at_s is not None:
-        return await _post(access, tenant, name, msgspec.structs.replace(rule, group_s=0.0), to, event)  # it was found after its group was sent
-    order = NotificationOrder(name, to, (event,) if group is None else (), until_s)
-    post = await start_post(access, StartRequest(key=key, input=encode_input(NOTIFICATION_CODE, (order,), {}, "start"), version=1))
-    if group is None:
-        return post
-    signal = signal_message(EVENT_SIGNAL, event, sha256(event.id.encode()).hexdigest()[:32])
+def _gathered_until(one: BegunNotification) -> float | None:
+    """Until when the events of its group are gathered; None if its rule has no groups."""
+    group_s = one.rule.value.group_s
+    return (one.event.at_s // group_s + 1) * group_s + GATHER_GRACE_S if group_s else None
+
+
+def _key(tenant: str, one: BegunNotification, grouped: bool) -> Key:
+    whose = sha256(f"{one.to}\0{_gathered_until(one) if grouped else one.event.id}".encode()).hexdigest()[:24]
+    return Key(tenant, NOTIFICATION_WORKFLOW, f"{one.rule.key}:{whose}")
+
+
+async def _post(access: StoreAccess, tenant: str, one: BegunNotification, sent: AbstractSet[Key]) -> Post:
+    """The post that begins a notification, or adds its event to its group unless that was `sent`."""
+    until_s, key = _gathered_until(one), _key(tenant, one, grouped=True)
+    if until_s is None or key in sent:
+        key, order = _key(tenant, one, grouped=False), NotificationOrder(one.rule.key, one.to, (one.event,))
+        return await start_post(access, _start(key, order))
+    post = await start_post(access, _start(key, NotificationOrder(one.rule.key, one.to, (), until_s)))
+    signal = signal_message(EVENT_SIGNAL, one.event, sha256(one.event.id.encode()).hexdigest()[:32])
     return msgspec.structs.replace(post, messages=(*post.messages, OutgoingMessage(key, f"message:{signal.key}", messages.encode_message(signal))))
+
+
+def _start(key: Key, order: NotificationOrder) -> StartRequest:
+    return StartRequest(key=key, input=encode_input(NOTIFICATION_CODE, (order,), {}, "start"), version=1)
 
 
 async def _notices_workflow(ctx: Context) -> None:

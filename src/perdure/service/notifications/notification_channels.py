@@ -91,21 +91,22 @@ def smtp_server(text: str) -> SmtpServer:
     Raises:
         BadValue: it is no such URL. It may have a password, so it is not shown.
     """
-    parts = urlsplit(text)
-    sender = parse_qs(parts.query).get("from", [""])[0]
+    bad = BadValue(SMTP_VARIABLE, "...", "of the form smtp://user:password@smtp.example.com:587?from=flows@example.com")
     try:
+        parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        port = None
+        raise bad from None
+    sender = parse_qs(parts.query).get("from", [""])[0]
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname or sender.count("@") != 1:
-        raise BadValue(SMTP_VARIABLE, "...", "of the form smtp://user:password@smtp.example.com:587?from=flows@example.com")
+        raise bad
     has_tls = parts.scheme == "smtps"
     user, password = (None if one is None else unquote(one) for one in (parts.username, parts.password))
     return SmtpServer(parts.hostname, port or (465 if has_tls else 587), user, password, has_tls, sender)
 
 
-async def send_email(to: list[str], one: OutgoingNotification) -> None:
-    """Sends an e-mail.
+async def send_email(to: list[str], one: OutgoingNotification) -> list[str]:
+    """Sends an e-mail. Returns the addresses that the server has refused, if it took others.
 
     Raises:
         NotificationRefused, NotificationFailed: it was not accepted.
@@ -118,7 +119,7 @@ async def send_email(to: list[str], one: OutgoingNotification) -> None:
         raise MissingExtra("a notification by e-mail", "aiosmtplib", "mail") from error
     server = smtp_server(os.environ.get(SMTP_VARIABLE, ""))
     try:
-        await aiosmtplib.send(
+        refused, _ = await aiosmtplib.send(
             email_of(server.sender, to, one),
             hostname=server.host,
             port=server.port,
@@ -133,6 +134,7 @@ async def send_email(to: list[str], one: OutgoingNotification) -> None:
         raise kind(f"the server of e-mail has answered {code}") from error
     except (aiosmtplib.SMTPException, OSError, TimeoutError) as error:
         raise NotificationFailed(f"the server of e-mail did not take it: {type(error).__name__}") from error
+    return list(refused)
 
 
 def email_of(sender: str, to: list[str], one: OutgoingNotification) -> EmailMessage:

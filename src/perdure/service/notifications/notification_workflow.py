@@ -31,13 +31,15 @@ EVENTS_MAX = 500
 class NotificationOrder(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is to be sent: by which rule, to whom (empty: the rule's own target), which events, and until when further ones are gathered.
 
-    A trial is sent at once, also if the rule is disabled, and is attempted once.
+    `more` events of a group are only counted, beyond the `EVENTS_MAX` that are told. A trial is sent at once, also if the rule is disabled, and is attempted
+    once.
     """
 
     rule: str
     to: str = ""
     events: tuple[NoticedEvent, ...] = ()
     gather_until_s: float | None = None
+    more: int = 0
     is_trial: bool = False
 
 
@@ -112,8 +114,8 @@ async def _delivered(order: NotificationOrder) -> str:
     unwanted = () if person is None else person.value.unsubscribed
     events = [event for event in order.events if event.kind not in unwanted or order.is_trial]
     if not events:
-        return "nobody: they have unsubscribed"
-    one = composed(own.id, order.rule, rule, events)
+        return f"nobody: {'they have unsubscribed' if order.events else 'there is no event'}"
+    one = composed(own.id, order.rule, rule, events, order.more)
     if rule.channel == "webhook":
         await notification_channels.send_webhook(store, own.tenant, rule.target, rule.secret, one)
         return rule.target
@@ -122,8 +124,9 @@ async def _delivered(order: NotificationOrder) -> str:
         return f"nobody: the address of {order.to} is not known"
     if order.to:
         one = one._replace(unsubscribe=unsubscribe_url(own.tenant, order.to, tuple(dict.fromkeys(event.kind for event in events))))
-    await notification_channels.send_email(to, one)
-    return ", ".join(to)
+    refused = await notification_channels.send_email(to, one)
+    taken = ", ".join(address for address in to if address not in refused)
+    return f"{taken}; its server refused {', '.join(refused)}" if refused else taken
 
 
 @step(name="notification_for_app")
@@ -134,7 +137,7 @@ async def _for_app(order: NotificationOrder) -> AppNotification | None:
     if kept is None:
         return None
     events = tuple([msgspec.structs.replace(event, people=await _wanting(store, own.tenant, event)) for event in order.events])
-    one = composed(own.id, order.rule, kept.value, events)
+    one = composed(own.id, order.rule, kept.value, events, order.more)
     return AppNotification(own.id, order.rule, one.title, one.text, events)
 
 
@@ -154,14 +157,16 @@ async def _try(order: NotificationOrder) -> str:
     return await _delivered(order)
 
 
-def composed(id: str, name: str, rule: NotificationRule, events: Sequence[NoticedEvent]) -> OutgoingNotification:
-    """Returns what is sent of some events by the rule of a name: of several, the texts of all below each other."""
-    scopes = [TemplateScope(event, name, len(events)) for event in events]
+def composed(id: str, name: str, rule: NotificationRule, events: Sequence[NoticedEvent], more: int = 0) -> OutgoingNotification:
+    """Returns what is sent of some events by the rule of a name: of several, the texts of all below each other. Of `more`, only the number is told."""
+    count = len(events) + more
+    scopes = [TemplateScope(event, name, count) for event in events]
     titles, texts = [filled(rule.title, scope) for scope in scopes], [filled(rule.body, scope) for scope in scopes]
-    if len(events) > 1:
+    if count > 1:
         texts = [f"{title}\n{text}" for title, text in zip(titles, texts, strict=True)]
-    more = f" (and {len(events) - 1} more)" if len(events) > 1 else ""
-    return OutgoingNotification(id, f"{titles[0]}{more}", "\n\n".join(texts), [msgspec.to_builtins(event) for event in events])
+    texts += [f"and {more} more"] if more else []
+    others = f" (and {count - 1} more)" if count > 1 else ""
+    return OutgoingNotification(id, f"{titles[0]}{others}", "\n\n".join(texts), [msgspec.to_builtins(event) for event in events])
 
 
 def _store() -> Store:
@@ -170,20 +175,31 @@ def _store() -> Store:
 
 
 async def _notification_workflow(ctx: Context, order: NotificationOrder) -> str:
-    if order.gather_until_s is not None:
-        gathered: list[NoticedEvent] = []
-        timeout_s = max(order.gather_until_s - ctx.now().timestamp(), 0.0)
-        bodies: list[Any] = await ctx.listen_many(EVENT_SIGNAL, limit=EVENTS_MAX, timeout=timeout_s)
-        known = {event.id: event for event in (*order.events, *bodies)}
-        gathered += known.values()
-        order = msgspec.structs.replace(order, events=tuple(gathered))
     while True:
+        if order.gather_until_s is not None:
+            order = await _gathered(ctx, order, order.gather_until_s)
         admission = await ctx.step(_admit, order)
         if admission.why:
             return f"nobody: {admission.why}"
         if not admission.wait_s:
             return await (_hand_over(ctx, order) if admission.by_app else ctx.step(_try if order.is_trial else _deliver, order))
         await ctx.sleep(admission.wait_s)
+
+
+async def _gathered(ctx: Context, order: NotificationOrder, until_s: float) -> NotificationOrder:
+    """Receives the events of a group until a time, and then those that are there and were not received yet."""
+    known = {event.id: event for event in order.events}
+    is_over, more = False, order.more
+    while not is_over:
+        left_s = max(until_s - ctx.now().timestamp(), 0.0)
+        bodies: list[Any] = await ctx.listen_many(EVENT_SIGNAL, limit=EVENTS_MAX, timeout=left_s)
+        for event in bodies:
+            if len(known) < EVENTS_MAX:
+                known[event.id] = event
+            else:
+                more += 1
+        is_over = not left_s and len(bodies) < EVENTS_MAX
+    return msgspec.structs.replace(order, events=tuple(known.values()), more=more)
 
 
 async def _hand_over(ctx: Context, order: NotificationOrder) -> str:

@@ -4,7 +4,7 @@ Its execution is started in the commit in which the event happens, or by which o
 event against their conditions, and starts what they start, under ids that follow from trigger and event. What a trigger can't start is in the result, and holds
 up no other.
 
-A chain of triggers that would run for ever, since each starts what the next one listens to, is stopped after `CHAIN_MAX` triggers: the last one is paused, with
+A chain of triggers that would run for ever, since each starts what the next one listens to, is stopped after `CHAIN_MAX` triggers: the next one is paused, with
 the chain as the reason.
 """
 
