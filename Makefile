@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 $(shell test -x $(PY) || rm -f $(PACKAGE) $(TOOLS))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick style check prove real audit build bench format clean
+.PHONY: help demo test quick style check prove real audit build bench format console clean
 .DELETE_ON_ERROR:
 
 help: ## List these targets
@@ -68,6 +68,9 @@ format: $(TOOLS) ## Format, mend what lint can mend, make the sync modules, and 
 	@$(PY) -m ruff check --fix $(SOURCES)
 	@$(PY) -m tools.make_sync
 	@$(PY) -m tools.proof_page
+
+console: $(TOOLS) ## Build the web console into the package, if its sources are newer
+	@$(PY) -m tools.build_console
 
 clean: ## Remove what make made: the environment, caches, builds
 	@rm -rf $(VENV) .venv-bench .venv-restate .venv-release .venv-schemathesis build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,25 @@
+// Builds the console into the package, with relative addresses, so that it works below any path of a proxy.
+import { fileURLToPath } from "node:url";
+import react from "@vitejs/plugin-react";
+import license from "rollup-plugin-license";
+import { defineConfig } from "vitest/config";
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+export default defineConfig({
+  base: "./",
+  plugins: [react()],
+  resolve: { alias: { "@generated": here("./generated"), "@": here("./src") } },
+  worker: { format: "es" },
+  build: {
+    outDir: here("../src/perdure/api/console"),
+    emptyOutDir: true,
+    target: "es2023",
+    chunkSizeWarningLimit: 700,
+    rollupOptions: {
+      plugins: [license({ thirdParty: { output: { file: here("../src/perdure/api/console/LICENSES.txt") } } })],
+    },
+  },
+  server: { proxy: { "/api": "http://127.0.0.1:7788", "/login": "http://127.0.0.1:7788", "/logout": "http://127.0.0.1:7788" } },
+  test: { environment: "jsdom", include: ["src/**/*.test.{ts,tsx}"] },
+});
