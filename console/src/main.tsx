@@ -1,4 +1,30 @@
+// The beginning of the console.
+import "@/shell/theme.css";
+import { QueryClientProvider } from "@tanstack/react-query";
+import { RouterProvider } from "@tanstack/react-router";
+import { setNonce } from "get-nonce";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
+import { takeToken } from "@/api/access";
+import { CSP_NONCE } from "@/api/base";
+import { queryClient } from "@/api/client";
+import { live } from "@/api/live";
+import { sessionQuery } from "@/shell/identity";
+import { router } from "@/shell/routes";
+import { startSettings } from "@/shell/settings";
+import { startShortcuts } from "@/shell/shortcuts";
 
-createRoot(document.getElementById("root")!).render(<StrictMode>Perdure</StrictMode>);
+setNonce(CSP_NONCE); // for the style that a dialog adds
+takeToken();
+startSettings();
+startShortcuts();
+await queryClient.prefetchQuery(sessionQuery); // it brings the CSRF token
+live.start();
+
+createRoot(document.getElementById("root")!).render(
+  <StrictMode>
+    <QueryClientProvider client={queryClient}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>
+  </StrictMode>,
+);

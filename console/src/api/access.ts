@@ -1,0 +1,95 @@
+// Who this page is for the server: the token of `perdure dev`, which its URL brings, or the session of a browser with its CSRF token.
+import type { paths } from "@generated/schema";
+import { parseExact } from "./exact-json";
+import { SERVER_URL } from "./base";
+import { problemOf } from "./problem";
+
+export type Session = paths["/api/session"]["get"]["responses"]["200"]["content"]["application/json"];
+
+const TOKEN_NAME = `perdure.token ${SERVER_URL}`;
+
+let token = "";
+let csrf = "";
+const listeners = new Set<() => void>();
+let isEnded = false;
+
+/** Takes the token from the fragment of the URL, which no server sees, and removes it from there. */
+export function takeToken(): void {
+  const found = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (found) {
+    history.replaceState(history.state, "", location.pathname + location.search);
+    localStorage.setItem(TOKEN_NAME, found);
+  }
+  token = found ?? localStorage.getItem(TOKEN_NAME) ?? "";
+}
+
+/** The headers that prove who sends a request; `changes` says that it changes something. */
+export function accessHeaders(changes: boolean): Record<string, string> {
+  if (token) return { authorization: `Bearer ${token}` };
+  return changes && csrf ? { "x-csrf-token": csrf } : {};
+}
+
+/** Whether the page has the token of `perdure dev`, and no session. */
+export function hasToken(): boolean {
+  return token !== "";
+}
+
+/** Tells the page that the server does not know it any more. */
+export function endAccess(): void {
+  if (isEnded) return;
+  isEnded = true;
+  for (const listener of listeners) listener();
+}
+
+/** Whether the server does not know the page any more, for `useSyncExternalStore`. */
+export const accessEnd = {
+  subscribe(listener: () => void): () => void {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  },
+  get: () => isEnded,
+};
+
+/** Reads the session of the browser, and keeps its CSRF token; null if it has none. */
+export async function readSession(): Promise<Session | null> {
+  if (token) return null;
+  const response = await fetch(`${SERVER_URL}/api/session`, { credentials: "same-origin" });
+  if (response.status === 401 || response.status === 404) return null;
+  if (!response.ok) throw await problemOf(response);
+  return keepSession((await response.json()) as Session);
+}
+
+/** Signs in by a key, without leaving the page. */
+export async function signIn(key: string): Promise<Session> {
+  return keepSession(await post<Session>("/login", { key }));
+}
+
+/** Goes on in another tenant. */
+export async function switchTenant(tenant: string): Promise<Session> {
+  return keepSession(await post<Session>("/api/session/tenant", { tenant }));
+}
+
+/** Signs out. */
+export async function signOut(): Promise<void> {
+  await post<null>("/logout", {});
+  csrf = "";
+}
+
+async function post<T>(path: string, body: unknown): Promise<T> {
+  const response = await fetch(SERVER_URL + path, {
+    method: "POST",
+    credentials: "same-origin",
+    headers: { "content-type": "application/json", ...accessHeaders(true) },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw await problemOf(response);
+  const text = await response.text();
+  return (text ? parseExact(text) : null) as T;
+}
+
+function keepSession(session: Session): Session {
+  csrf = session.csrf;
+  isEnded = false;
+  for (const listener of listeners) listener();
+  return session;
+}

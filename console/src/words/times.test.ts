@@ -1,0 +1,14 @@
+import { expect, test } from "vitest";
+import { durationText, relativeTime } from "./times";
+
+test("durations have their two largest units", () => {
+  expect([0, 340, 1_000, 2_500, 61_000, 3_600_000, 7_500_000, 90_061_000, -5].map(durationText)).toEqual(
+    ["0 ms", "340 ms", "1 s", "2.5 s", "1 min 1 s", "1 h", "2 h 5 min", "1 d 1 h", "0 ms"],
+  );
+});
+
+test("a time is told by how far it is", () => {
+  expect(relativeTime(0, 180_000)).toBe("3 min. ago");
+  expect(relativeTime(7_200_000, 0)).toBe("in 2 hr.");
+  expect(relativeTime(500, 0)).toBe("now");
+});
