@@ -1,6 +1,6 @@
-"""The asyncio interface of a client to access: the keys, sessions and audit of a tenant.
+"""The asyncio interface of a client to access: the keys, sessions, secrets and audit of a tenant.
 
-It holds no rules, but gives `perdure.operations.on_access` its typed interface. `perdure.sync_administration` is generated from it.
+It holds no rules, but gives `perdure.operations.on_access` and `on_secrets` their typed interface. `perdure.sync_administration` is generated from it.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
 from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.core.paths import Key
-from perdure.operations import on_access
+from perdure.operations import on_access, on_secrets
 from perdure.operations.local_service import LocalService
 from perdure.service.access_keys import CreatedKey, KeyDetails, KeyRequest
 from perdure.service.audit import AuditFilter, ListedEntry, execution_text
 from perdure.service.callers import Role
 from perdure.service.page_cursors import PAGE_MAX
+from perdure.service.secrets.secret_list import ListedSecret, SavedSecret
 from perdure.service.service_access import ServiceAccess
 from perdure.service.sessions import SessionDetails
 
 KeyList = list[KeyDetails]
 Sessions = list[SessionDetails]
 Entries = list[ListedEntry]
+Secrets = list[ListedSecret]
 
 
 class AsyncAdministration:
-    """The keys, sessions and audit of a tenant. It is the client's `administration`.
+    """The keys, sessions, secrets and audit of a tenant. It is the client's `administration`.
 
     A client of a store may do all of this in every tenant; one of a server needs the role admin, and is in the tenant of its key.
     """
@@ -113,6 +115,26 @@ class AsyncAdministration:
             NotFound: the tenant has no such session, or it has ended.
         """
         await self._service(tenant)(on_access.revoke_session, tenant, id)
+
+    async def secrets(self, *, tenant: str = DEFAULT_TENANT) -> Secrets:
+        """Lists the secrets that definitions of a tenant may read, by name, without their values: where each is, and when it was set."""
+        return await self._service(tenant)(on_secrets.names, tenant)
+
+    async def save_secret(self, name: str, value: str, *, tenant: str = DEFAULT_TENANT) -> SavedSecret:
+        """Stores a secret in place of its present value, encrypted with a key of the server, or of this process.
+
+        Raises:
+            BadValue: the name is not valid, the value is empty or too long, there is no key, or the store keeps no secrets.
+        """
+        return await self._service(tenant)(on_secrets.save, tenant, name, value)
+
+    async def remove_secret(self, name: str, *, tenant: str = DEFAULT_TENANT) -> None:
+        """Removes a stored secret.
+
+        Raises:
+            NotFound: there is none of this name in the store.
+        """
+        await self._service(tenant)(on_secrets.remove, tenant, name)
 
     async def audit(
         self,

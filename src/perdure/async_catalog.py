@@ -23,6 +23,7 @@ from perdure.service.catalog_changes import DefinitionFields
 from perdure.service.catalog_records import CatalogEvent
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
 from perdure.service.code_workflows import ListedCodeWorkflow
+from perdure.service.execution_counts import OutcomeCounts, RecentInput, WorkflowUse
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.service_access import ServiceAccess
 from perdure.service.version_numbers import VersionPart
@@ -32,6 +33,7 @@ Document = str | bytes | Mapping[str, Any] | Definition
 
 Listed = list[CatalogDefinition | ListedCodeWorkflow]
 Events = list[CatalogEvent]
+RecentInputs = list[RecentInput]
 
 
 def document_bytes(document: Document) -> bytes:
@@ -145,6 +147,26 @@ class AsyncCatalog:
             NotFound, Ambiguous: one names no version, or several.
         """
         return await self._service(tenant)(on_catalog.diff, tenant, before, after)
+
+    async def outcomes(self, workflows: Iterable[str], hours: int = 24, *, tenant: str = DEFAULT_TENANT) -> OutcomeCounts:
+        """Counts the executions of up to 100 workflows, definitions or code, that were started within the last hours, by hour and by their present status.
+
+        Raises:
+            BadValue: there is no workflow or too many, or the number of hours is not from 1 to 168.
+        """
+        return await self._service(tenant)(on_catalog.outcomes, tenant, list(workflows), hours)
+
+    async def versions_in_use(self, workflow: str, *, tenant: str = DEFAULT_TENANT) -> WorkflowUse:
+        """Counts the executions of a workflow, a definition or code, that have not ended, by the version with which they began."""
+        return await self._service(tenant)(on_catalog.versions_in_use, tenant, workflow)
+
+    async def recent_inputs(self, workflow: str, limit: int = 10, *, tenant: str = DEFAULT_TENANT) -> RecentInputs:
+        """The inputs of the latest executions of a workflow, a definition or code, newest first, as they are encoded: 50 at most.
+
+        Raises:
+            BadValue: the limit is not from 1 to 50.
+        """
+        return await self._service(tenant)(on_catalog.recent_inputs, tenant, workflow, limit)
 
     async def validate(self, document: Document, slug: str = "", *, tenant: str = DEFAULT_TENANT) -> CheckedDocument:
         """Checks a document and returns everything that was found in it. Nothing is stored.

@@ -33,7 +33,7 @@ from perdure.core.attribute_filter import AttributeFilter
 from perdure.core.errors import BadValue, WrongVerb
 from perdure.core.paths import Key
 from perdure.display.execution_list import ExecutionList
-from perdure.operations import on_access, on_approvals, on_catalog, on_execution_changes, on_executions, on_kinds, on_queues
+from perdure.operations import on_access, on_approvals, on_catalog, on_execution_changes, on_executions, on_kinds, on_queues, on_system
 from perdure.operations.on_executions import ExecutionChange
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
@@ -51,6 +51,7 @@ from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
 from perdure.service.queue_details import LimitChanges, QueueDetails
 from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import StoreAccess, with_timeout
+from perdure.service.system_status import SystemStatus
 from perdure.stores.configured_store import open_store
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.payload_codec import PayloadCodec
@@ -542,6 +543,10 @@ class AsyncClient:
     async def whoami(self) -> CallerDetails:
         """Who the client is to the service: tenant, subject, roles and groups. On a store, it is the local user, who may do everything."""
         return await self._access.call(on_access.whoami, LOCAL)
+
+    async def system(self, *, tenant: str = DEFAULT_TENANT) -> SystemStatus:
+        """The server that answers (of a store, this process), its database with its clock, and how many executions of the tenant begin and end."""
+        return await self._access.call(on_system.status, checked_name(tenant, "tenant"))
 
     async def kinds(self) -> KindList:
         """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""

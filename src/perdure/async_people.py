@@ -26,6 +26,7 @@ from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import with_timeout
 
 Rules = list[RuleDetails]
+KnownPeople = list[PersonDetails]
 
 
 class AsyncPeople:
@@ -69,6 +70,17 @@ class AsyncPeople:
         key = approval.key if isinstance(approval, Approval) else approval
         async with with_timeout(timeout if wait else None, f"an engine that takes the delegation of {key}"):
             await self._access.call(on_approvals.delegate, key, to, by, note, groups=tuple(groups), wait=wait)
+
+    async def list(self, *, tenant: str = DEFAULT_TENANT) -> KnownPeople:
+        """Lists the people of whom something is known, in order of name. Others decide on approvals as well; they need no record."""
+        found: KnownPeople = []
+        call, after = LocalService(self._access, checked_name(tenant, "tenant")), ""
+        while True:
+            page = await call(on_people.page, tenant, PAGE_MAX, after)
+            found += page.items
+            if page.next is None:
+                return found
+            after = page.next
 
     async def person(self, name: str, *, tenant: str = DEFAULT_TENANT) -> PersonDetails:
         """What is known of a person: when they are out of office, who then stands in, and what they are not notified of."""

@@ -1,4 +1,4 @@
-"""The keys, sessions and audit for a client of sync programs.
+"""The keys, sessions, secrets and audit for a client of sync programs.
 
 Made from `perdure.async_administration` by ``python -m tools.make_sync``, but for what that leaves alone: change the async methods, and run it.
 """
@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.async_administration import AsyncAdministration, Entries, KeyList, Sessions
+from perdure.async_administration import AsyncAdministration, Entries, KeyList, Secrets, Sessions
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.durations import Duration
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.service.access_keys import CreatedKey, KeyDetails
 from perdure.service.callers import Role
+from perdure.service.secrets.secret_list import SavedSecret
 
 
 class Administration:
-    """The keys, sessions and audit of a tenant. See `AsyncAdministration`."""
+    """The keys, sessions, secrets and audit of a tenant. See `AsyncAdministration`."""
 
     def __init__(self, thread: LoopThread, inner: AsyncAdministration) -> None:
         self._thread = thread
@@ -83,6 +84,26 @@ class Administration:
             NotFound: the tenant has no such session, or it has ended.
         """
         self._thread.call(self._inner.revoke_session(id, tenant=tenant))
+
+    def secrets(self, *, tenant: str = DEFAULT_TENANT) -> Secrets:
+        """Lists the secrets that definitions of a tenant may read, by name, without their values: where each is, and when it was set."""
+        return self._thread.call(self._inner.secrets(tenant=tenant))
+
+    def save_secret(self, name: str, value: str, *, tenant: str = DEFAULT_TENANT) -> SavedSecret:
+        """Stores a secret in place of its present value, encrypted with a key of the server, or of this process.
+
+        Raises:
+            BadValue: the name is not valid, the value is empty or too long, there is no key, or the store keeps no secrets.
+        """
+        return self._thread.call(self._inner.save_secret(name, value, tenant=tenant))
+
+    def remove_secret(self, name: str, *, tenant: str = DEFAULT_TENANT) -> None:
+        """Removes a stored secret.
+
+        Raises:
+            NotFound: there is none of this name in the store.
+        """
+        self._thread.call(self._inner.remove_secret(name, tenant=tenant))
 
     def audit(
         self,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from perdure.async_catalog import AsyncCatalog, Document, Events, Listed
+from perdure.async_catalog import AsyncCatalog, Document, Events, Listed, RecentInputs
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.loop_thread import LoopThread
 from perdure.operations.on_catalog import NamedVersion
 from perdure.service.catalog import CatalogDefinition, CheckedDocument, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_sync import SyncedDefinition, SyncResult
+from perdure.service.execution_counts import OutcomeCounts, WorkflowUse
 from perdure.service.version_numbers import VersionPart
 
 
@@ -92,6 +93,26 @@ class Catalog:
             NotFound, Ambiguous: one names no version, or several.
         """
         return self._thread.call(self._inner.diff(before, after, tenant=tenant))
+
+    def outcomes(self, workflows: Iterable[str], hours: int = 24, *, tenant: str = DEFAULT_TENANT) -> OutcomeCounts:
+        """Counts the executions of up to 100 workflows, definitions or code, that were started within the last hours, by hour and by their present status.
+
+        Raises:
+            BadValue: there is no workflow or too many, or the number of hours is not from 1 to 168.
+        """
+        return self._thread.call(self._inner.outcomes(workflows, hours, tenant=tenant))
+
+    def versions_in_use(self, workflow: str, *, tenant: str = DEFAULT_TENANT) -> WorkflowUse:
+        """Counts the executions of a workflow, a definition or code, that have not ended, by the version with which they began."""
+        return self._thread.call(self._inner.versions_in_use(workflow, tenant=tenant))
+
+    def recent_inputs(self, workflow: str, limit: int = 10, *, tenant: str = DEFAULT_TENANT) -> RecentInputs:
+        """The inputs of the latest executions of a workflow, a definition or code, newest first, as they are encoded: 50 at most.
+
+        Raises:
+            BadValue: the limit is not from 1 to 50.
+        """
+        return self._thread.call(self._inner.recent_inputs(workflow, limit, tenant=tenant))
 
     def validate(self, document: Document, slug: str = "", *, tenant: str = DEFAULT_TENANT) -> CheckedDocument:
         """Checks a document and returns everything that was found in it. Nothing is stored.

@@ -39,6 +39,7 @@ from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.queue_details import QueueDetails
 from perdure.service.replay_checks import ReplayCheck
 from perdure.service.store_access import StoreAccess
+from perdure.service.system_status import SystemStatus
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Store
 from perdure.sync_administration import Administration
@@ -517,6 +518,10 @@ class Client:
     def whoami(self) -> CallerDetails:
         """Who the client is to the service: tenant, subject, roles and groups. On a store, it is the local user, who may do everything."""
         return self._thread.call(self._inner.whoami())
+
+    def system(self, *, tenant: str = DEFAULT_TENANT) -> SystemStatus:
+        """The server that answers (of a store, this process), its database with its clock, and how many executions of the tenant begin and end."""
+        return self._thread.call(self._inner.system(tenant=tenant))
 
     def kinds(self) -> KindList:
         """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""

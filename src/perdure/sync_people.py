@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from perdure.async_people import AsyncPeople, Rules
+from perdure.async_people import AsyncPeople, KnownPeople, Rules
 from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.durations import Duration
@@ -62,6 +62,10 @@ class People:
             Timeout: no engine accepted it in time; it remains stored.
         """
         self._thread.call(self._inner.delegate(approval, to, by=by, note=note, groups=groups, wait=wait, timeout=timeout))
+
+    def list(self, *, tenant: str = DEFAULT_TENANT) -> KnownPeople:
+        """Lists the people of whom something is known, in order of name. Others decide on approvals as well; they need no record."""
+        return self._thread.call(self._inner.list(tenant=tenant))
 
     def person(self, name: str, *, tenant: str = DEFAULT_TENANT) -> PersonDetails:
         """What is known of a person: when they are out of office, who then stands in, and what they are not notified of."""

@@ -18,6 +18,7 @@ from perdure.service.access_keys import KeyRequest
 from perdure.service.callers import LOCAL, ROLES, Caller, caller_details
 from perdure.service.sessions import open_session
 from tests.api.api_setup import Api, api_in_process, api_on_a_port
+from tests.api.service_setup import service_in_process
 
 
 @pytest.fixture
@@ -115,3 +116,24 @@ async def test_the_command_makes_keys_on_a_server(tmp_path: Path, monkeypatch: p
         assert (await said(f"keys revoke {id}")).stdout == f"{id} (ci) is revoked\n"
         refused = await said("keys ls --tenant acme")
         assert refused.exit_code == 10 and "the key is one of the tenant default" in refused.stderr
+
+
+async def test_a_caller_is_told_which_operations_they_may_call(tmp_path: Path) -> None:
+    async with service_in_process(tmp_path) as service:
+        by_role = {role: set((await service.by(await service.key(role), "GET", "/api/whoami")).json["operations"]) for role in ROLES}
+        assert by_role["admin"] == {one.name for one in OPERATIONS}
+        assert "executions.start" in by_role["operator"] and "executions.start" not in by_role["viewer"]
+        assert by_role["viewer"] == {one.name for one in OPERATIONS if one.role in ("viewer", None)}
+        other = (await service.by(await service.key("admin", tenant="acme"), "GET", "/api/whoami")).json["operations"]
+        assert "queues.statuses" not in other and "executions.start" in other
+
+
+async def test_people_of_whom_something_is_known_are_listed_for_admins(tmp_path: Path) -> None:
+    async with service_in_process(tmp_path) as service:
+        key = await service.key("admin")
+        for name in ("ben", "ada"):
+            assert (await service.by(key, "PUT", f"/api/people/{name}", {"email": f"{name}@example.com"})).status == 200
+        first = (await service.by(key, "GET", "/api/people?limit=1")).json
+        assert [one["name"] for one in first["items"]] == ["ada"] and first["next"] == "ada"
+        assert [one["name"] for one in (await service.by(key, "GET", "/api/people?after=ada")).json["items"]] == ["ben"]
+        assert (await service.by(await service.key("viewer"), "GET", "/api/people")).status == 403

@@ -27,7 +27,7 @@ BY_PROOF = {"approvals.complete", "approvals.fail", "approvals.heartbeat", "appr
 OF_ONESELF = {"people.read_person", "people.save_person"}
 """Operations that need no role for what concerns the person who calls, and the role admin for all others. A key is no person."""
 
-MAKES_ITS_OWN = {"catalog.save_draft", "notifications.save_rule", "notifications.remove_rule", "approvals.sign_link", *OF_ONESELF}
+MAKES_ITS_OWN = {"catalog.save_draft", "secrets.save", "notifications.save_rule", "notifications.remove_rule", "approvals.sign_link", *OF_ONESELF}
 """Operations that make something in the caller's own tenant under the name in their path, whether or not there is anything of it."""
 
 BODIES: dict[str, Any] = {

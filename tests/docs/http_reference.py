@@ -27,6 +27,8 @@ GROUPS = {
     "queues": "Queues, engines and workers",
     "upkeep": "Upkeep",
     "access": "Access: keys, sessions and the audit",
+    "secrets": "Secrets",
+    "system": "The system",
 }
 """The heading of each module of operations."""
 

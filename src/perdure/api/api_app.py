@@ -39,7 +39,7 @@ from perdure.core.errors import PerdureError, RequestUnderWay, StaleRecord
 from perdure.core.header_values import whole_number_of
 from perdure.observe.exposition import MetricsExposition
 from perdure.observe.request_fields import RequestFields
-from perdure.operations import on_execution_changes, on_executions, wire_codec
+from perdure.operations import on_access, on_execution_changes, on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, OPERATIONS, Operation
 from perdure.operations.route_aliases import ALIASES
 from perdure.runtime.observer import Observer
@@ -49,6 +49,7 @@ from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
 from perdure.service.rate_limits import RateLimiter
+from perdure.service.server_facts import ServerFacts, package_version
 from perdure.service.store_access import StoreAccess
 
 logger = logging.getLogger("perdure.api")
@@ -101,7 +102,7 @@ class ApiApp:
     With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key.
 
     What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application, and
-    `public_url` the address at which people reach it, for links.
+    `public_url` the address at which people reach it, for links. `facts` are what it says of itself.
     """
 
     def __init__(
@@ -121,10 +122,12 @@ class ApiApp:
         public_url: str = "",
         observer: Observer | None = None,
         metrics: MetricsExposition | None = None,
+        facts: ServerFacts | None = None,
     ) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._active_limits = active_limits
+        self._facts = facts or ServerFacts(version=package_version(), started_at_s=time.time())
         self._observer, self._metrics, self._webhooks, self._public_url = observer, metrics, webhooks, public_url
         self._links = ApprovalLinkPage(lambda: self.access, secret, limiter)
         self._unsubscribe = UnsubscribePage(lambda: self.access, secret, limiter)
@@ -309,7 +312,12 @@ class ApiApp:
         check_arguments(operation, arguments, caller.tenant)
         operation.expect_arguments_allowed(caller, arguments)
         filled = {"tenant": caller.tenant, "secret": self._secret, "public_url": self._public_url, "author": caller.subject, "caller": caller}
+        filled |= {"server": self._facts, "allowed": self._allowed(caller) if operation.function is on_access.whoami else ()}
         return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
+
+    def _allowed(self, caller: Caller) -> tuple[str, ...]:
+        """The names of the operations that a caller may call here."""
+        return tuple(name for name, route in self._by_name.items() if route.operation.is_allowed(caller))
 
     async def _perform(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
         """Performs an operation. One that may wait is cancelled when its client has gone, or may not have it any more."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ from perdure.service.oidc import OidcSettings, OidcVerifier
 from perdure.service.people.signed_links import checked_public_url
 from perdure.service.rate_limits import RateLimiter
 from perdure.service.secrets.secret_resolver import secret_resolver_for
+from perdure.service.server_facts import ServerFacts, package_version
 from perdure.service.sessions import SessionVerifier
 from perdure.service.store_access import StoreAccess
 
@@ -43,7 +45,7 @@ class ServiceSettings(NamedTuple):
 
     `origins` are those of pages elsewhere that may use the API, `root_path` is the path below which a proxy publishes it, and
     `public_url` the address at which people reach it, for links. The
-    `observation` of the process is told of requests, and its metrics are shown.
+    `observation` of the process is told of requests, and its metrics are shown; `roles` are the parts of the process.
     """
 
     oidc: OidcSettings | None = None
@@ -55,6 +57,7 @@ class ServiceSettings(NamedTuple):
     root_path: str = ""
     public_url: str = ""
     observation: ProcessObservation = UNOBSERVED
+    roles: tuple[str, ...] = ()
 
 
 DEFAULTS = ServiceSettings()
@@ -91,6 +94,7 @@ class ServiceApi:
             observer=settings.observation.observer,
             metrics=settings.observation.exposition(access.store),
             broker=TaskBroker(access.store, None, threaded=True, secrets=secret_resolver_for(access.store)),
+            facts=_facts(settings),
         )
 
     def _issuer(self, settings: OidcSettings, client_secret: str) -> OidcSignIn:
@@ -117,6 +121,21 @@ class ServiceApi:
             logger.warning("the last uses of keys in the last minute are not known: %s", error)
         if self._client is not None:
             await self._client.aclose()
+
+
+def _facts(settings: ServiceSettings) -> ServerFacts:
+    """What a service says of itself: settings that people ask for, and of secrets only whether there are any."""
+    shown: dict[str, Any] = {
+        "publicUrl": settings.public_url,
+        "rootPath": settings.root_path,
+        "corsOrigins": list(settings.origins),
+        "oidcIssuer": "" if settings.oidc is None else settings.oidc.issuer,
+        "signsLinks": bool(settings.secret),
+        "rateLimitPerSecond": settings.rate_per_s,
+        "activePerPerson": settings.active_limits.per_person,
+        "activeOfPeople": settings.active_limits.in_all,
+    }
+    return ServerFacts(version=package_version(), started_at_s=time.time(), roles=settings.roles, settings=shown)
 
 
 class ServiceServer:

@@ -25,8 +25,8 @@ from perdure.stores.protocol import QueueLimits, QueueStatus
 
 if TYPE_CHECKING:
     from perdure.definition_workflow import Definition
+    from perdure.service.secrets.secret_list import ListedSecret
     from perdure.service.secrets.secret_resolver import SecretResolver
-    from perdure.service.secrets.vault_client import VaultClient
 
 
 TYPE_NAMES = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "array": "list", "object": "object", "null": "null"}
@@ -314,16 +314,6 @@ def pruning_summary(swept: CollectedBlobs, dry_run: bool) -> str:
     return f"{terminal_text.count(len(swept.archives), 'archive')}{of} {done} removed{values}: {terminal_text.size(swept.size_bytes)}"
 
 
-class ListedSecret(msgspec.Struct, frozen=True):
-    """A secret and its place: environment, file or store. For a stored one, its version, when it was set, and its key."""
-
-    name: str
-    place: str
-    version: int | None = None
-    set_at_s: float | None = None
-    key_id: str | None = None
-
-
 class NeededSecret(msgspec.Struct, frozen=True):
     """A secret that a definition reads: the steps that read it, and the place where it would be found (None: nowhere), or why it can't be."""
 
@@ -331,12 +321,6 @@ class NeededSecret(msgspec.Struct, frozen=True):
     steps: tuple[str, ...]
     place: str | None
     trouble: str = ""
-
-
-async def listed_secrets(client: VaultClient, resolver: SecretResolver, tenant: str) -> list[ListedSecret]:
-    """The secrets of a tenant, by name; of one name, the one that takes precedence first."""
-    stored = [ListedSecret(one.name, "store", one.version, one.set_at_s, one.key_id) for one in await client.listed(tenant)]
-    return sorted([*(ListedSecret(name, place) for name, place in resolver.names(tenant)), *stored], key=lambda one: one.name)
 
 
 async def needed_secrets(definition: Definition, resolver: SecretResolver, tenant: str) -> list[NeededSecret]:

@@ -125,8 +125,9 @@ def _warn_not_wiped(wiped: bool) -> None:
 def ls(settings: GlobalOptions, /, *, as_json: bool, format: str) -> None:
     """List the secrets and their places, without their values."""
     from perdure.cli import output, record_views
+    from perdure.service.secrets.secret_list import listed_secrets
 
-    found = _run(settings, None, lambda access: record_views.listed_secrets(access.client, access.resolver, settings.tenant))
+    found = _run(settings, None, lambda access: listed_secrets(access.client, access.resolver, settings.tenant))
     output.print_list("json" if as_json else format, dict.fromkeys(one.name for one in found), found, lambda: record_views.secret_table(found))
 
 

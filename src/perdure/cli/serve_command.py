@@ -107,7 +107,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     grace_s = max((app.grace_s for app in found.code.apps), default=SHUTDOWN_GRACE_S) if given["grace"] is None else duration_seconds(given["grace"], "--grace")
     settings.log("perdure")
     observation = observation_of(given, shows_metrics="api" in parts and has_prometheus())
-    api = _ApiOfProcess(service_settings(given)._replace(observation=observation), given) if "api" in parts else None
+    api = _ApiOfProcess(service_settings(given)._replace(observation=observation, roles=tuple(sorted(parts))), given) if "api" in parts else None
     if api is not None and api.settings.oidc is None:
         asyncio.run(expect_key(settings, found.db, found.codec))
 

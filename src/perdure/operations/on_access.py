@@ -84,6 +84,8 @@ async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:
     await sessions.revoke_session(access.store, tenant, id)
 
 
-async def whoami(access: StoreAccess, caller: Caller) -> CallerDetails:
-    """Returns the caller as the service sees them: tenant, subject, roles, groups, queues, and when the key, token or session ends."""
-    return caller_details(caller)
+async def whoami(access: StoreAccess, caller: Caller, allowed: tuple[str, ...] | None = None) -> CallerDetails:
+    """Returns the caller as the service sees them: tenant, subject, roles, groups, queues, when the key, token or session ends, and the operations that they
+    may call, by their names.
+    """
+    return caller_details(caller, allowed)

@@ -4,9 +4,10 @@ from typing import Any
 
 import msgspec
 
+from perdure.code.declarations import checked_name
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.operations.on_execution_changes import StartedExecution
-from perdure.service import catalog, catalog_sync, definition_starts, execution_operations
+from perdure.service import catalog, catalog_sync, definition_starts, execution_counts, execution_operations
 from perdure.service.catalog import (
     CatalogDefinition,
     CheckedDocument,
@@ -21,6 +22,7 @@ from perdure.service.catalog import (
 from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
 from perdure.service.catalog_references import resolve_reference
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
+from perdure.service.execution_counts import OutcomeCounts, RecentInput, WorkflowUse
 from perdure.service.execution_graphs import read_plan
 from perdure.service.execution_operations import StartRequest
 from perdure.service.page_cursors import page_limit
@@ -128,6 +130,35 @@ async def diff(access: StoreAccess, tenant: str, before: str, after: str) -> Ver
         NotFound, Ambiguous: one names no version, or several.
     """
     return await catalog.diff_versions(access, tenant, before, after)
+
+
+async def outcomes(access: StoreAccess, tenant: str, workflow: list[str], hours: int = 24) -> OutcomeCounts:
+    """Counts the executions of up to 100 workflows, definitions or code, that were started within the last `hours`, by hour and by their present status.
+
+    It looks at 20,000 executions at most, an equal share for each workflow, the newest first; each says from which time on its counts are complete.
+
+    Raises:
+        BadValue: there is no workflow or too many, or the number of hours is not from 1 to 168.
+    """
+    return await execution_counts.count_outcomes(access, tenant, workflow, hours)
+
+
+async def versions_in_use(access: StoreAccess, tenant: str, workflow: str) -> WorkflowUse:
+    """Counts the executions of a workflow, a definition or code, that have not ended, by the version with which they began. It looks at 20,000 at most.
+
+    Raises:
+        BadName: it is no name of a workflow.
+    """
+    return await execution_counts.count_versions_in_use(access, tenant, checked_name(workflow, "workflow"))
+
+
+async def recent_inputs(access: StoreAccess, tenant: str, workflow: str, limit: int = 10) -> list[RecentInput]:
+    """The inputs of the latest executions of a workflow, a definition or code, newest first: 50 at most.
+
+    Raises:
+        BadName, BadValue: it is no name of a workflow, or the limit is not from 1 to 50.
+    """
+    return await execution_counts.recent_inputs(access, tenant, checked_name(workflow, "workflow"), limit)
 
 
 async def validate(access: StoreAccess, tenant: str, document: JsonDocument, slug: str = "") -> CheckedDocument:

@@ -2,9 +2,19 @@
 
 from perdure.core.errors import Forbidden
 from perdure.service.callers import Caller
+from perdure.service.page_cursors import page_limit
 from perdure.service.people import person_records
-from perdure.service.people.person_records import PersonDetails, PersonSettings
+from perdure.service.people.person_records import PersonDetails, PersonPage, PersonSettings
 from perdure.service.store_access import StoreAccess
+
+
+async def page(access: StoreAccess, tenant: str, limit: int = 100, after: str = "") -> PersonPage:
+    """Lists the people of whom something is known, in order of name, behind `after`. Others decide on approvals as well; they need no record.
+
+    Raises:
+        BadValue: the limit is invalid, or `after` is not the `next` of a page.
+    """
+    return await person_records.list_people(access.store, tenant, page_limit(limit), after or None)
 
 
 async def read_person(access: StoreAccess, caller: Caller, person: str) -> PersonDetails:

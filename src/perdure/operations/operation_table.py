@@ -32,6 +32,8 @@ from perdure.operations import (
     on_proposals,
     on_queues,
     on_runs,
+    on_secrets,
+    on_system,
     on_triggers,
     on_upkeep,
 )
@@ -43,7 +45,7 @@ from perdure.service.wire_types import SecretText, Version
 
 NO_DEFAULT: Any = inspect.Parameter.empty
 
-FILLED_IN = ("tenant", "secret", "author", "caller", "public_url")
+FILLED_IN = ("tenant", "secret", "author", "caller", "public_url", "server", "allowed")
 """Parameters that the server knows, and no request gives. Perdure's own client sends the tenant, which has to be that of its key."""
 
 GROUPS = {"execution_changes": "executions"}
@@ -108,8 +110,11 @@ class Operation:
 
     @cached_property
     def takes_idempotency_key(self) -> bool:
-        """Is true of an operation whose requests may have an idempotency key: one that changes something. That of a start is its id."""
-        return self.method != "GET" and self.role != "viewer" and not self.is_start
+        """Is true of an operation whose requests may have an idempotency key: one that changes something. That of a start is its id.
+
+        Of one that is given a secret no trace may be kept, not even a hash of the request; it can be repeated without a key.
+        """
+        return self.method != "GET" and self.role != "viewer" and not self.is_start and not self.takes_secret
 
     @cached_property
     def version_field(self) -> str | None:
@@ -132,6 +137,11 @@ class Operation:
     def shows_secret(self) -> bool:
         """Is true of an operation whose result has a secret that is shown once."""
         return SecretText in get_type_hints(self.result, include_extras=True).values() if isinstance(self.result, type) else False
+
+    @cached_property
+    def takes_secret(self) -> bool:
+        """Is true of an operation that is given a secret."""
+        return any(one.type == SecretText for one in self.parameters)
 
     @cached_property
     def spread(self) -> frozenset[str]:
@@ -184,6 +194,14 @@ class Operation:
         if self.is_store_wide and caller.tenant != DEFAULT_TENANT and caller.subject != LOCAL.subject:
             why = f"{self.name} concerns all tenants, so {caller.subject} of the tenant {caller.tenant} may not call it. It needs a key of {DEFAULT_TENANT}"
             raise Forbidden(caller.subject, self.name, self.role or "", why)
+
+    def is_allowed(self, caller: Caller) -> bool:
+        """Is true if a caller may call this; what its arguments are may still be refused."""
+        try:
+            self.expect_allowed(caller)
+        except Forbidden:
+            return False
+        return True
 
     def expect_arguments_allowed(self, caller: Caller, arguments: Mapping[str, Any]) -> None:
         """Checks that a caller may call this with these arguments.
@@ -283,6 +301,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_catalog.resolve, "GET", "/api/workflow-versions/{reference}/name", "viewer"),
     Operation(on_catalog.graph, "GET", "/api/workflow-versions/{reference}/graph", "viewer"),
     Operation(on_catalog.diff, "GET", "/api/workflow-diff", "viewer"),
+    Operation(on_catalog.outcomes, "GET", "/api/workflow-outcomes", "viewer"),
+    Operation(on_catalog.versions_in_use, "GET", "/api/workflow-versions-in-use", "viewer"),
+    Operation(on_catalog.recent_inputs, "GET", "/api/workflow-inputs", "viewer"),
     Operation(on_catalog.start, "POST", "/api/workflow-versions/{reference}/executions", "operator", is_workflow_optional=True),
     Operation(on_catalog.start_document, "POST", "/api/inline-executions", "author", is_workflow_optional=True),
     Operation(on_proposals.page, "GET", "/api/proposals", "viewer"),
@@ -350,8 +371,12 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_notifications.save_rule, "PUT", "/api/notification-rules/{rule}", "admin"),
     Operation(on_notifications.remove_rule, "DELETE", "/api/notification-rules/{rule}", "admin"),
     Operation(on_notifications.try_rule, "POST", "/api/notification-rules/{rule}/test", "admin"),
+    Operation(on_people.page, "GET", "/api/people", "admin"),
     Operation(on_people.read_person, "GET", "/api/people/{person}", None),
     Operation(on_people.save_person, "PUT", "/api/people/{person}", None),
+    Operation(on_secrets.names, "GET", "/api/secrets", "admin"),
+    Operation(on_secrets.save, "PUT", "/api/secrets/{name}", "admin", is_repeatable=True),
+    Operation(on_secrets.remove, "DELETE", "/api/secrets/{name}", "admin"),
     Operation(on_access.list_keys, "GET", "/api/keys", "admin"),
     Operation(on_access.create_key, "POST", "/api/keys", "admin"),
     Operation(on_access.read_key, "GET", "/api/keys/{id}", "admin"),
@@ -361,6 +386,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_access.revoke_session, "DELETE", "/api/sessions/{id}", "admin"),
     Operation(on_access.list_audit, "GET", "/api/audit", "admin"),
     Operation(on_access.whoami, "GET", "/api/whoami", None, for_workers=True),
+    Operation(on_system.status, "GET", "/api/system", "viewer"),
 )
 
 BY_FUNCTION = {one.function: one for one in OPERATIONS}

@@ -73,7 +73,9 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class CallerDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller is told of themselves."""
+    """What a caller is told of themselves. `operations` are the names of what they may call (None: there is no server, and no limit); what a request is about
+    may still be refused.
+    """
 
     tenant_name: str
     subject: str
@@ -81,9 +83,10 @@ class CallerDetails(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...]
     queues: tuple[str, ...] | None
     expires_at_s: float | None
+    operations: tuple[str, ...] | None = None
 
 
-def caller_details(caller: Caller) -> CallerDetails:
+def caller_details(caller: Caller, operations: tuple[str, ...] | None = None) -> CallerDetails:
     """What is shown of a caller; roles are in the order of the alphabet."""
     return CallerDetails(
         tenant_name=caller.tenant,
@@ -92,6 +95,7 @@ def caller_details(caller: Caller) -> CallerDetails:
         groups=caller.groups,
         queues=caller.queues,
         expires_at_s=caller.expires_at_s,
+        operations=operations,
     )
 
 

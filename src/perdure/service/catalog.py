@@ -105,7 +105,8 @@ class EventPage(msgspec.Struct, frozen=True):
 class VersionDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A version of a definition with its documents: as it was received, as text, and its canonical form, as JSON.
 
-    `source`, `by`, `note` and `at_s` are of the first publication of this content, under the number `first_version`.
+    `source`, `by`, `note` and `at_s` are of the first publication of this content, under the number `first_version`. `input_schema` is the JSON Schema of the
+    input, as an object of inputs by name.
     """
 
     slug: str
@@ -119,6 +120,7 @@ class VersionDetails(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str
     received: str
     canonical: bytes
+    input_schema: dict[str, Any]
 
 
 class DraftDetails(msgspec.Struct, frozen=True, kw_only=True):
@@ -571,7 +573,15 @@ async def read_version(access: StoreAccess, tenant: str, reference: str) -> Vers
         dialect=version.dialect,
         received=received.decode(),
         canonical=canonical,
+        input_schema=input_schema(msgspec.json.decode(canonical)),
     )
+
+
+def input_schema(canonical: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of the input of a definition: an object of inputs by name, of which those without a default are required."""
+    inputs: dict[str, Any] = canonical.get("input") or {}
+    required = [name for name, about in inputs.items() if not (isinstance(about, Mapping) and "default" in about)]
+    return {"type": "object", "properties": inputs, "required": required}
 
 
 async def load_version(access: StoreAccess, tenant: str, reference: str) -> tuple[ResolvedVersion, VersionRecord, bytes, bytes]:

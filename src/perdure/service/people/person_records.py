@@ -62,7 +62,25 @@ class PersonDetails(msgspec.Struct, frozen=True, kw_only=True):
     is_out: bool = False
 
 
+class PersonPage(msgspec.Struct, frozen=True):
+    """A page of people, and the name behind which the next one begins (None: this was the last)."""
+
+    items: list[PersonDetails]
+    next: str | None = None
+
+
 NOBODY = PersonSettings()
+
+
+async def list_people(store: ReadOnlyStore, tenant: str, limit: int, after: str | None = None) -> PersonPage:
+    """Lists the people of whom something is known, in order of name, behind `after`.
+
+    Raises:
+        BadValue: `after` is not the `next` of a page.
+    """
+    found, behind = await PEOPLE.page_behind(store, tenant, limit, after)
+    now_s = (await store.store_time()).now_s
+    return PersonPage([_details(one.key, one, now_s) for one in found], behind)
 
 
 async def read_person(store: ReadOnlyStore, tenant: str, name: str) -> PersonDetails:
