@@ -14,12 +14,13 @@ from urllib.parse import urlencode
 import pytest
 
 from perdure import App, Context, LinkRefused, workflow
+from perdure.api import approval_link_page
 from perdure.api.approval_form import form_fields, form_html, read_form
 from perdure.api.approval_link_page import ROUTE
 from perdure.api.service_api import ServiceApi, ServiceSettings
-from perdure.core.errors import BadValue
+from perdure.core.errors import BadValue, StoreUnavailable
 from perdure.observe.log_setup import ACCESS_LOGGER
-from perdure.service.people.signed_links import ApprovalLink, sign_link
+from perdure.service.people.signed_links import ApprovalLink, decide_by_link, sign_link
 from perdure.sync_client import AsyncClient
 from tests.api.api_setup import Answer
 from tests.api.service_setup import Service
@@ -143,6 +144,31 @@ async def test_a_form_that_was_open_for_too_long_is_to_be_sent_again(tmp_path: P
         again = await links.send(path, {"nonce": old, "answer": "reject"})
         assert again.status == 403 and b"open for too long" in again.body
         assert (await links.send(path, {"nonce": nonce(again), "answer": "reject"})).status == 200
+
+
+async def test_an_answer_is_said_to_be_recorded_only_if_the_store_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def lost(*_: Any) -> None:
+        await asyncio.sleep(60)
+
+    async def unconfirmed(*arguments: Any) -> None:
+        await decide_by_link(*arguments)
+        await asyncio.sleep(60)
+
+    async def unavailable(*_: Any) -> None:
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr(approval_link_page, "ACCEPTED_S", 0.5)
+    async with served(tmp_path) as links:
+        await links.ask("e", ["ada", "bob"], quorum=2)
+        path = await links.link("e", "ada")
+        for decide in (lost, unavailable):
+            monkeypatch.setattr(approval_link_page, "decide_by_link", decide)
+            answer = await links.decide(path, "reject")
+            assert answer.status == 503 and b"may not have arrived" in answer.body and b"Open the link again" in answer.body
+        monkeypatch.setattr(approval_link_page, "decide_by_link", unconfirmed)
+        answer = await links.decide(path, f0="1", f1="700")
+        assert answer.status == 202 and b"Your answer is recorded" in answer.body
+        assert (await links.get(path)).status == 410, "the link shows that its person has answered"
 
 
 async def test_a_link_offers_the_answer_that_it_was_made_for(tmp_path: Path) -> None:

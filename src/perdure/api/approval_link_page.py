@@ -23,9 +23,9 @@ from perdure.api.http_requests import ApiAnswer, ApiRequest
 from perdure.api.problems import MEDIA_TYPE, Refusal
 from perdure.api.sign_in_page import html_answer
 from perdure.core.error_text import shorten_text
-from perdure.core.errors import AlreadyDecided, BadValue, DecisionRefused, HasEnded, LinkRefused, NotFound, PerdureError, Timeout
+from perdure.core.errors import AlreadyDecided, BadValue, DecisionRefused, HasEnded, LinkRefused, NotFound, PerdureError, StoreUnavailable, Timeout
 from perdure.service.approvals import Approval, read_approval
-from perdure.service.people.signed_links import ApprovalLink, bytes_of, decide_by_link, expect_eligible, read_link, text_of
+from perdure.service.people.signed_links import ApprovalLink, bytes_of, decide_by_link, expect_eligible, is_vote_known, read_link, text_of
 from perdure.service.rate_limits import RateLimiter
 from perdure.service.signing_secrets import is_signed, signature
 from perdure.service.store_access import StoreAccess, with_timeout
@@ -38,7 +38,10 @@ NONCE_S = 3_600.0
 """How long a form may stay open before it has to be loaded again."""
 
 ACCEPTED_S = 5.0
-"""How long the page waits for an engine to accept the decision. It is recorded in any case."""
+"""How long the page waits for an engine to accept the decision."""
+
+KNOWN_S = 2.0
+"""How long the page then takes to find out whether the decision is recorded."""
 
 FIELDS_MAX = 500
 DETAILS_CHARACTERS_MAX, ROWS_MAX = 20_000, 50
@@ -92,10 +95,23 @@ class ApprovalLinkPage:
                 await decide_by_link(self._access(), link, approve, value, sent.get("comment", ""))
         except BadValue as error:
             return self._form(token, link, one, sent, f"{error.where.removeprefix('/value').lstrip('/') or 'The form'}: {error}", 422)
-        except Timeout:
-            return _message(202, "Your answer is recorded", "It takes effect as soon as the service goes on. You can close this page.")
+        except (Timeout, StoreUnavailable):
+            return await self._unaccepted(link, approve)
         said = "approved" if approve else "rejected"
         return _message(200, "Thank you", f"You have {said}: {one.title}")
+
+    async def _unaccepted(self, link: ApprovalLink, approve: bool) -> ApiAnswer:
+        """The page after no engine has accepted the decision: whether it is recorded is read from the store."""
+        try:
+            async with with_timeout(KNOWN_S, "whether the decision is recorded"):
+                is_known = await is_vote_known(self._access(), link, approve)
+        except (Timeout, StoreUnavailable):
+            is_known = False
+        if is_known:
+            return _message(202, "Your answer is recorded", "It takes effect as soon as the service goes on. You can close this page.")
+        return _message(
+            503, "Your answer may not have arrived", "The service did not confirm it. Open the link again in a moment: it shows whether you have answered."
+        )
 
     def _form(self, token: str, link: ApprovalLink, one: Approval, sent: Mapping[str, str], error: str = "", status: int = 200) -> ApiAnswer:
         """The page with the question and its form."""
@@ -180,7 +196,7 @@ _ANSWERS = {
     "403": "The link is not valid, or its person may not decide.",
     "410": "The question is decided, or the link was used.",
     "422": "The form does not fit; the page says where.",
-    "503": "The question has not been prepared yet.",
+    "503": "The question has not been prepared yet, or the answer may not have arrived.",
 }
 
 

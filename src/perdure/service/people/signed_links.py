@@ -16,6 +16,7 @@ from perdure.core.errors import BadValue, DecisionRefused, LinkRefused, NotFound
 from perdure.core.paths import Key
 from perdure.service.approvals import Approval, already_decided, decide_approval, read_approval, why_refused
 from perdure.service.people.person_records import PEOPLE
+from perdure.service.queries import approval_after_votes
 from perdure.service.signing_secrets import is_signed, signature
 from perdure.service.store_access import StoreAccess
 
@@ -112,6 +113,16 @@ async def decide_by_link(access: StoreAccess, link: ApprovalLink, approve: bool,
     await expect_eligible(access, link, one)
     vote = Vote(link.by, approve, comment, value if approve else None, link_groups(link, one), means="link")
     _ = await decide_approval(access, link.key, vote)
+
+
+async def is_vote_known(access: StoreAccess, link: ApprovalLink, approve: bool) -> bool:
+    """Whether the store has the vote of the person of a link, whether or not an engine has received it.
+
+    Raises:
+        NotFound: no approval has this key.
+    """
+    found = await approval_after_votes(access, link.key)
+    return found is not None and any(vote.by == link.by and vote.approve == approve for vote in found[0].votes)
 
 
 async def expect_eligible(access: StoreAccess, link: ApprovalLink, one: Approval | None) -> None:
