@@ -60,13 +60,13 @@ async def create(
         ProposalRefused: the definition allows no proposals, or has too many that are open.
         BadDefinition: the document is not valid; the error has all findings.
         BadName, BadValue: it says the same as the current version, or the slug or the note is not valid.
+        AlreadyExists: it declares a webhook whose path is that of another trigger.
         DefinitionOwned: a watched file has the definition.
         Forbidden: the caller proposes a new definition, and is no author.
     """
-    base = "" if not base_workflow_hash else f"sha256:{base_workflow_hash.removeprefix('sha256:')}"
-    if not base:
+    if not base_workflow_hash:
         caller.expect("author", "proposals.create without a base")
-    kept = await proposal_changes.propose(access, caller.tenant, definition, proposal_json, base, Proposer(caller.subject), note=note)
+    kept = await proposal_changes.propose(access, caller.tenant, definition, proposal_json, base_workflow_hash or "", Proposer(caller.subject), note=note)
     return await proposal_details.proposal_details(access, caller.tenant, kept)
 
 
@@ -97,13 +97,15 @@ async def review(
 async def apply(access: StoreAccess, tenant: str, proposal: str, author: str, definition: str = "", *, revision: int | None = None) -> ProposalDetails:
     """Publishes the document of an approved proposal as the current version, under the next patch number.
 
-    It is checked again: if the definition has another version by now, or does not allow proposals any more, the proposal fails.
+    It is checked again: if the definition has another version by now, does not allow proposals any more, or a trigger that it declares can't be set up, the
+    proposal fails.
 
     Raises:
         NotFound: there is no such proposal.
         StaleProposal: the definition has another version by now, and the proposal has failed.
         ProposalRefused: it is not approved, or has expired; or the definition does not allow it any more, and the proposal has failed.
         BadDefinition: the document is not valid here any more, and the proposal has failed.
+        AlreadyExists: it declares a webhook whose path is that of another trigger by now, and the proposal has failed.
         DefinitionOwned: a watched file has the definition.
         StaleRecord: the proposal is not at the revision.
     """

@@ -34,7 +34,7 @@ from perdure.service.catalog_records import (
     version_key,
 )
 from perdure.service.record_kinds import KeptValue, post_records
-from perdure.service.triggers.trigger_changes import Declaration, TriggerEdit, change_triggers, declared_edits
+from perdure.service.triggers.trigger_changes import Declaration, TriggerChanges, TriggerEdit, change_triggers, declared_edits
 from perdure.service.triggers.trigger_specs import DeclaredTrigger, declared_triggers
 from perdure.service.version_numbers import VERSION_CHARACTERS_MAX, VersionPart, is_above, next_version
 from perdure.stores.protocol import ReadOnlyStore, Store
@@ -283,6 +283,7 @@ async def carry_out(store: Store, tenant: str, edit: Edit, decide: Decide) -> Ca
     Raises:
         StaleRecord: the definition is not at the revision that the edit names, and nothing was changed.
         BadName: the author is not valid.
+        AlreadyExists, BadValue: a trigger that the definition declares can't be set up.
     """
     (change,) = await carry_out_all(store, tenant, edit, lambda moment: _one(decide, moment))
     return change
@@ -298,13 +299,12 @@ async def carry_out_all(store: Store, tenant: str, edit: Edit, decide: Callable[
     for number in itertools.count(1):
         moment = Moment(store, tenant, edit, (await store.store_time()).now_s)
         found = await decide(moment)
-        records, edits = list[RecordChange](), list[TriggerEdit]()
+        records = list[RecordChange]()
         for change in found:
             if edit.revision is not None:
                 expect_revision(change, edit.revision)
             records += (*change.records, *(await edit.besides(change) if change.records else ()))
-            edits += await _trigger_edits(moment, change)
-        triggers = await change_triggers(store, tenant, edits, moment.now_s)
+        triggers = await decide_triggers(moment, found)
         try:
             if records:
                 await post_records(store, [*records, *triggers.records], triggers.messages)
@@ -313,6 +313,17 @@ async def carry_out_all(store: Store, tenant: str, edit: Edit, decide: Callable[
             if edit.revision is not None or number == ATTEMPTS_MAX:
                 raise
     raise AssertionError  # the loop has no other end, which mypy does not know
+
+
+async def decide_triggers(moment: Moment, found: Sequence[CatalogChange]) -> TriggerChanges:
+    """Decides what becomes of the triggers of definitions together with changes of these.
+
+    Raises:
+        AlreadyExists: the path of a webhook is that of another trigger.
+        BadValue: a trigger can't be set up.
+    """
+    edits = [edit for change in found for edit in await _trigger_edits(moment, change)]
+    return await change_triggers(moment.store, moment.tenant, edits, moment.now_s)
 
 
 async def _trigger_edits(moment: Moment, change: CatalogChange) -> list[TriggerEdit]:

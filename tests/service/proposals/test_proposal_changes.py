@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from perdure.core.errors import (
+    AlreadyExists,
     BadDefinition,
     BadName,
     BadValue,
@@ -30,6 +31,8 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
 from perdure.testing.faults import Faults, FaultyStore
 from tests.service.proposals.proposed_documents import ADA, BEN, EVE, T, all_records, apply, approve, document, propose, publish, shown
+
+HOOK = "triggers: [{webhook: {path: paid, verify: {scheme: github, secret: '@secrets.HOOK'}}, name: push}]\n"
 
 # Making
 
@@ -77,6 +80,22 @@ async def test_a_document_that_is_not_valid_or_changes_nothing_is_not_proposed(a
     before = await all_records(access)
     with pytest.raises(error):
         await proposal_changes.propose(access, T, "invoice", raw, made.hash, Proposer("oidc:ada"))
+    assert await all_records(access) == before
+
+
+async def test_the_base_of_a_proposal_may_be_given_without_the_name_of_the_hash(access: StoreAccess) -> None:
+    made = await publish(access)
+    assert made.hash.startswith("sha256:")
+    kept = await propose(access, base=made.hash.removeprefix("sha256:"))
+    assert kept.value.base == made.hash
+
+
+async def test_a_document_whose_webhook_has_the_path_of_another_trigger_is_not_proposed(access: StoreAccess) -> None:
+    _ = await publish(access)
+    _ = await catalog.create_definition(access, T, document(1, HOOK, "order"), Edit("ada"))
+    before = await all_records(access)
+    with pytest.raises(AlreadyExists, match="the path 'paid' is that of the trigger"):
+        await propose(access, more=HOOK)
     assert await all_records(access) == before
 
 
@@ -239,6 +258,18 @@ async def test_a_proposal_fails_when_its_definition_was_deleted(access: StoreAcc
     with pytest.raises(StaleProposal, match="it has no version"):
         await apply(access, id)
     assert (await shown(access, id)).status == "failed"
+
+
+async def test_a_proposal_fails_when_another_trigger_has_the_path_of_its_webhook(access: StoreAccess) -> None:
+    made = await publish(access)
+    id = (await propose(access, more=HOOK)).value.id
+    _ = await approve(access, id, EVE)
+    _ = await catalog.create_definition(access, T, document(1, HOOK, "order"), Edit("ada"))
+    with pytest.raises(AlreadyExists, match="the path 'paid' is that of the trigger"):
+        await apply(access, id)
+    found = await shown(access, id)
+    assert found.status == "failed" and found.failure is not None and "the path 'paid'" in found.failure
+    assert await catalog.read_definition(access, T, "invoice") == made
 
 
 async def test_a_draft_of_somebody_else_stays_when_a_proposal_is_applied(access: StoreAccess) -> None:

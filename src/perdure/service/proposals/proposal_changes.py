@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.attribute_filter import attribute_conditions
-from perdure.core.errors import BadDefinition, BadValue, Forbidden, NotFound, ProposalRefused, StaleProposal, StaleRecord, StoreUnavailable
+from perdure.core.errors import AlreadyExists, BadDefinition, BadValue, Forbidden, NotFound, ProposalRefused, StaleProposal, StaleRecord, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.format.definition_diff import definition_changes, render_changes
@@ -77,15 +77,19 @@ class Proposer:
 async def propose(access: StoreAccess, tenant: str, which: str, document: bytes, base: str, by: Proposer, *, note: str = "") -> KeptValue[ProposalRecord]:
     """Makes a proposal: that `document` becomes the version after `base`, the hash of the current one; without a base, the first version of a new definition.
 
+    The hash may be given with or without ``sha256:``.
+
     Raises:
         NotFound: there is no such definition.
         StaleProposal: the current version is another one, and nothing was stored.
         ProposalRefused: the definition allows no proposals, or has too many that are open.
         BadDefinition: the document is not valid; the error has all findings.
         BadValue, BadName: it says the same as the current version; the slug or the note is not valid.
+        AlreadyExists: it declares a webhook whose path is that of another trigger.
         DefinitionOwned: a watched file has the definition.
     """
     _ = _checked_note(note)
+    base = f"sha256:{base.removeprefix('sha256:')}" if base else ""
     if by.id and (made_before := await _made_before(access.store, tenant, by.id)) is not None:
         return made_before
     received = received_bytes(document)
@@ -99,7 +103,8 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
     made = await _publication(received, slug, by.id or str(uuid4()))
     if made.read.hash == base:
         raise BadValue("proposal", made.read.hash, f"a document that differs from the current version of {slug!r}")
-    _ = await changes.publish(moment, slug, before, made, NO_FIELDS, str(uuid4()))  # decided now, so that what apply would refuse is refused here
+    # Decided now, so that what apply would refuse is refused here.
+    _ = await changes.decide_triggers(moment, [await changes.publish(moment, slug, before, made, NO_FIELDS, str(uuid4()))])
     after = made.read.canonical
     diff = await asyncio.to_thread(lambda: render_changes(definition_changes(current or {}, after)))
     record = ProposalRecord(
@@ -287,36 +292,37 @@ async def apply(access: StoreAccess, tenant: str, id: str, slug: str, author: st
         StaleProposal: the definition has another version by now, and the proposal has failed.
         ProposalRefused: it is not approved, or has expired; or the definition does not allow it any more, and the proposal has failed.
         BadDefinition, BadValue: the document is not valid here any more, and the proposal has failed.
+        AlreadyExists: it declares a webhook whose path is that of another trigger by now, and the proposal has failed.
         DefinitionOwned: a watched file has the definition.
         StaleRecord: the proposal is not at the revision.
     """
     found = await find_proposal(access.store, tenant, id, slug)
     content = await read_content(access.store, tenant, found.value)
-    made = list[tuple[KeptValue[ProposalRecord], CatalogChange]]()
+    approved = list[KeptValue[ProposalRecord]]()  # what was read last, while it can be applied
 
     async def decide(moment: Moment) -> CatalogChange:
+        approved.clear()
         kept = await find_proposal(access.store, tenant, id, slug)
         _expect_revision(kept, revision)
         _expect_open(kept.value, "approved", moment.now_s)
-        try:
-            change = await _application(moment, kept.value, content.received)
-        except (StaleProposal, ProposalRefused, BadDefinition, BadValue) as error:
-            failed = msgspec.structs.replace(kept.value, status="failed", failed=str(error))
-            try:
-                await post_records(access.store, [proposal_change(tenant, kept.version, failed)])
-            except StaleRecord:  # another call has applied it, or let it fail, between the two reads
-                return await decide(moment)
-            raise
-        made.append((kept, change))
-        return change
+        approved.append(kept)
+        return await _application(moment, kept.value, content.received)
 
     async def besides(change: CatalogChange) -> Sequence[RecordChange]:
-        kept, _ = made[-1]
-        return (proposal_change(tenant, kept.version, _applied(kept.value, change, author)),)
+        return (proposal_change(tenant, approved[0].version, _applied(approved[0].value, change, author)),)
 
-    change = await changes.carry_out(access.store, tenant, Edit(author, found.value.note, besides=besides), decide)
-    kept, _ = made[-1]
-    return msgspec.structs.replace(kept, version=kept.version + 1, value=_applied(kept.value, change, author))
+    try:
+        change = await changes.carry_out(access.store, tenant, Edit(author, found.value.note, besides=besides), decide)
+    except (StaleProposal, ProposalRefused, BadDefinition, BadValue, AlreadyExists) as error:
+        if not approved:
+            raise
+        failed = msgspec.structs.replace(approved[0].value, status="failed", failed=str(error))
+        try:
+            await post_records(access.store, [proposal_change(tenant, approved[0].version, failed)])
+        except StaleRecord:  # another call has applied it, or let it fail, between the two reads
+            return await apply(access, tenant, id, slug, author, revision=revision)
+        raise
+    return msgspec.structs.replace(approved[0], version=approved[0].version + 1, value=_applied(approved[0].value, change, author))
 
 
 async def _application(moment: Moment, record: ProposalRecord, received: bytes) -> CatalogChange:
