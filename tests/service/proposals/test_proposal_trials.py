@@ -10,13 +10,14 @@ import pytest
 
 from perdure import step
 from perdure.core import values
-from perdure.core.errors import BadDefinition, BadValue
+from perdure.core.errors import BadDefinition, BadValue, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.service import catalog
 from perdure.service.catalog_changes import Edit
 from perdure.service.definition_starts import catalog_start
 from perdure.service.execution_operations import StartRequest, start_execution
 from perdure.service.proposals.proposal_trials import ExecutionTrial, TrialReport, ValueDifference, try_document
+from perdure.service.proposals.recorded_answers import RecordedAnswers
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter
 from perdure.sync_client import AsyncClient
@@ -301,6 +302,19 @@ async def test_what_can_not_be_tried_is_refused(c: Cluster, client: AsyncClient)
     for last in (0, 101, True):
         with pytest.raises(BadValue):
             await tried(access, ORDER, last=last)
+
+
+@virtually
+async def test_a_store_that_is_unavailable_during_a_trial_is_no_outcome_of_it(c: Cluster, client: AsyncClient) -> None:
+    access = await recorded(c, ORDER, {"item": "pen"})
+
+    async def unavailable(*_: Any) -> Any:
+        raise StoreUnavailable("the connection was lost")
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(RecordedAnswers, "take", unavailable)
+        with pytest.raises(StoreUnavailable, match="the connection was lost"):
+            await tried(access, ORDER)
 
 
 @pytest.mark.slow

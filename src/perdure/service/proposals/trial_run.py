@@ -6,7 +6,6 @@ not known.
 """
 
 import asyncio
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
@@ -19,7 +18,7 @@ from perdure.code.declarations import Step
 from perdure.core import events as e
 from perdure.core import messages, values
 from perdure.core.decision import DecisionContext, decide
-from perdure.core.errors import PerdureError
+from perdure.core.errors import PerdureError, StoreUnavailable
 from perdure.core.execution import Execution
 from perdure.core.messages import ExecutionMessage
 from perdure.core.operation_state import PendingOperation
@@ -44,7 +43,6 @@ DECISIONS_AT_ONCE = 20
 
 TIMED_SHARE = 0.999
 """An answer arrives within this share of the time that an attempt has: it did not time out when it was recorded."""
-
 
 LATER_BY_S, LATER_SHARE = 0.001, 0.01
 """By how much longer than it was recorded a call may stay unanswered before its answer counts as missing."""
@@ -134,10 +132,16 @@ class TrialRun:
         self.blobs = dict(tried.blobs)
         self.unknown: UnknownStep | None = None
 
-    async def run(self, until_s: float = math.inf) -> None:
-        """Runs until the execution has ended, or nothing more is known; up to the time `until_s` of the monotonic clock."""
+    async def run(self, until_s: float) -> None:
+        """Runs until the execution has ended, or nothing more is known; up to the time `until_s` of the monotonic clock.
+
+        Raises:
+            StoreUnavailable: a recorded value can't be read at present.
+        """
         try:
             await self._run(until_s)
+        except StoreUnavailable:
+            raise  # it says nothing about the document
         except PerdureError as error:
             self.unknown = UnknownStep("", f"it can't be run here: {error}")
         finally:
@@ -261,11 +265,6 @@ class TrialRun:
             return Success(encode(ApprovalVerdict(bool(value), False, (), self.execution.now_s)), "approved" if value else "rejected")
         field = "" if node is None or isinstance(op, CallOperation) else verbs_by_name()[node.kind].child_output
         return Success(encode({field: value} if field else value))
-
-    def outcome(self) -> tuple[str, Outcome | None]:
-        """The status in which it has ended, and its outcome."""
-        ended = self.execution.ended
-        return ("", None) if ended is None else (ended.status, ended.outcome)
 
 
 def _limits_s(op: CallOperation | SpawnOperation) -> list[float]:
