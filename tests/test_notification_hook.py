@@ -35,6 +35,7 @@ async def test_a_function_of_an_app_receives_notifications_with_the_people_who_w
         _ = await app.start(app.workflow("asks").with_(id="a"), "Pay?", ["ada", "eve", "group:ops"])
         await until(lambda: received)
     (one,) = received
+    assert isinstance(one, AppNotification)
     assert (one.rule, one.title, one.events[0].execution, one.events[0].people) == ("here", "[asked] Pay?", "a", ("ada", "group:ops"))
 
 

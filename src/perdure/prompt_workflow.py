@@ -13,7 +13,7 @@ import msgspec
 from perdure.code.context import Context
 from perdure.code.declarations import CodeWorkflow, Step, step
 from perdure.core.operations import PROMPT_WORKFLOW
-from perdure.workflow_function import Workflow
+from perdure.workflow_function import Workflow, with_argument_type
 
 
 class Prompt(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 def prompt_workflow(handler: Callable[..., Any] | Step[Any, Any, Any]) -> Workflow[[Prompt], Any]:
     """Returns the workflow that calls a handler with each prompt, as a step: a step of the user's as it is, another function with the usual retry policy."""
-    handle: Step[Any, Any, Any] = handler if isinstance(handler, Step) else step(name="on_prompt")(handler)
+    handle: Step[Any, Any, Any] = handler if isinstance(handler, Step) else step(name="on_prompt")(with_argument_type(handler, Prompt))
 
     async def receive(ctx: Context, prompt: Prompt) -> Any:
         return await ctx.step(handle, prompt)

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, 
 from perdure.code.branch_task import import_greenlet
 from perdure.code.call_options import DEFAULT_TENANT, WithOptions, with_options
 from perdure.code.context import Context
-from perdure.code.declarations import CallOptions, CodeWorkflow, Step, checked_name
+from perdure.code.declarations import CallOptions, CodeWorkflow, Step, checked_name, returns_awaitable
 from perdure.code.declared_queues import Queue, queue_of_executions
 from perdure.code.declared_schedules import Schedule, schedule_of
 from perdure.code.deterministic_loop import DeterministicLoop
@@ -279,3 +279,28 @@ def _first_hint(fn: Callable[..., Any]) -> Any:
     with suppress(NameError, AttributeError):  # raised if an annotation names something that is not defined yet
         hint = getattr(fn, "__annotations__", {}).get(code.co_varnames[0] if code is not None and code.co_argcount else "")
     return hint.rpartition(".")[2] if isinstance(hint, str) else hint
+
+
+def with_argument_type(function: Callable[..., Any], kind: type[Any]) -> Callable[[Any], Any]:
+    """Returns a function of one argument that says its type, so that one without annotations, such as ``queue.put``, is given no dict.
+
+    A function that says itself what it takes is returned unchanged.
+    """
+    try:
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+    except (TypeError, ValueError):  # raised for some functions that are written in C
+        first = None
+    if first is not None and first.annotation not in (inspect.Parameter.empty, Any, object, "Any", "object"):
+        return function
+    call: Callable[[Any], Any]
+    if returns_awaitable(function):
+
+        async def call(argument: Any) -> Any:
+            return await function(argument)
+    else:
+
+        def call(argument: Any) -> Any:
+            return function(argument)
+
+    call.__annotations__ = {"argument": kind}
+    return call
