@@ -45,7 +45,7 @@ async def test_a_handler_without_annotations_receives_a_prompt_and_no_dict(is_as
     received: list[Any] = []
     app = App([other], db="sqlite:///app.db")
 
-    async def keep(prompt):  # type: ignore[no-untyped-def]
+    async def keep(prompt):  # type: ignore[no-untyped-def]  # the claim is about a function without annotations
         received.append(prompt)
 
     _ = app.on_prompt(keep if is_async else received.append)

@@ -75,9 +75,8 @@ class Proposer:
 
 
 async def propose(access: StoreAccess, tenant: str, which: str, document: bytes, base: str, by: Proposer, *, note: str = "") -> KeptValue[ProposalRecord]:
-    """Makes a proposal: that `document` becomes the version after `base`, the hash of the current one; without a base, the first version of a new definition.
-
-    The hash may be given with or without ``sha256:``.
+    """Makes a proposal: that `document` becomes the version after `base`, the hash of the current one, with or without ``sha256:``; without a base, the first
+    version of a new definition.
 
     Raises:
         NotFound: there is no such definition.
@@ -101,10 +100,7 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
     moment = Moment(access.store, tenant, Edit(by.subject, note), (await access.store.store_time()).now_s)
     await _expect_few_open(moment, slug)
     made = await _publication(received, slug, by.id or str(uuid4()))
-    if made.read.hash == base:
-        raise BadValue("proposal", made.read.hash, f"a document that differs from the current version of {slug!r}")
-    # Decided now, so that what apply would refuse is refused here.
-    _ = await changes.decide_triggers(moment, [await changes.publish(moment, slug, before, made, NO_FIELDS, str(uuid4()))])
+    await _expect_applicable(moment, slug, before, made)
     after = made.read.canonical
     diff = await asyncio.to_thread(lambda: render_changes(definition_changes(current or {}, after)))
     record = ProposalRecord(
@@ -166,6 +162,13 @@ async def _expect_few_open(moment: Moment, slug: str) -> None:
     found = await PROPOSALS.page(moment.store, moment.tenant, where=where, order=NEWEST_FIRST, limit=OPEN_MAX)
     if sum(not one.value.has_expired(moment.now_s) for one in found) >= OPEN_MAX:
         raise ProposalRefused(slug, f"nothing was proposed: {slug!r} has {OPEN_MAX} open proposals, which is the limit. Apply or reject some of them")
+
+
+async def _expect_applicable(moment: Moment, slug: str, before: KeptValue[DefinitionRecord] | None, made: Publication) -> None:
+    """Checks that a document changes something, and decides to publish it, so that what `apply` would refuse is refused when it is proposed."""
+    if (record := changes.living(before)) is not None and made.read.hash == record.hash:
+        raise BadValue("proposal", made.read.hash, f"a document that differs from the current version of {slug!r}")
+    _ = await changes.decide_triggers(moment, [await changes.publish(moment, slug, before, made, NO_FIELDS, str(uuid4()))])
 
 
 async def _current_document(store: ReadOnlyStore, tenant: str, before: KeptValue[DefinitionRecord] | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ not known.
 """
 
 import asyncio
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heappop, heappush
@@ -132,7 +133,7 @@ class TrialRun:
         self.blobs = dict(tried.blobs)
         self.unknown: UnknownStep | None = None
 
-    async def run(self, until_s: float) -> None:
+    async def run(self, until_s: float = math.inf) -> None:
         """Runs until the execution has ended, or nothing more is known; up to the time `until_s` of the monotonic clock.
 
         Raises:
