@@ -10,7 +10,7 @@ import pytest
 
 from perdure.core.errors import BadValue, StoreDamaged, StoreError, StoreUnavailable
 from perdure.stores.postgres.connection_settings import connection_settings
-from perdure.stores.postgres.connections import PostgresConnection, PostgresConnections, ServerFacts, check_server
+from perdure.stores.postgres.connections import PostgresConnection, PostgresConnections, PostgresServerFacts, check_server
 from perdure.stores.postgres.server_errors import is_conflict, repeat_conflicts
 from perdure.stores.postgres.store import PostgresStore
 from perdure.stores.protocol import Committed, Store
@@ -251,7 +251,7 @@ async def test_an_encoding_other_than_utf8_is_refused(server: PostgresServer, ot
 
 
 def test_a_server_that_is_too_old_is_refused() -> None:
-    facts = ServerFacts(1, 140_011, "14.11", "UTF8", False, False, "on", 100, is_encrypted=False, role="perdure")
+    facts = PostgresServerFacts(1, 140_011, "14.11", "UTF8", False, False, "on", 100, is_encrypted=False, role="perdure")
     with pytest.raises(StoreError, match=r"postgresql://h/x is Postgres 14\.11; Perdure needs 15 or later"):
         check_server(facts, connection_settings("postgresql://h/x"))
     check_server(facts._replace(version_number=150_000), connection_settings("postgresql://h/x"))

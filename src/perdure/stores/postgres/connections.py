@@ -46,7 +46,7 @@ CLOSE_S = 5.0
 Fetch = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 
 
-class ServerFacts(NamedTuple):
+class PostgresServerFacts(NamedTuple):
     """What a store has to know about its server. `process` is the one behind the connection; `is_pooled` says that a pooler is in between."""
 
     process: int
@@ -233,7 +233,7 @@ class PostgresConnections:
     def __init__(self, settings: ConnectionSettings, prepare: Callable[[PostgresConnection], Awaitable[None]]) -> None:
         self.settings, self._prepare, self._asyncpg = settings, prepare, driver()
         self._home: _Home | None = None
-        self._facts: ServerFacts | None = None
+        self._facts: PostgresServerFacts | None = None
         self.is_closed = False
 
     @asynccontextmanager
@@ -280,7 +280,7 @@ class PostgresConnections:
             async with self._opened_once(self.settings.direct) as connection:
                 yield connection
 
-    async def server(self) -> ServerFacts:
+    async def server(self) -> PostgresServerFacts:
         """Returns what is known about the server, as it was when a connection was opened last."""
         if self._facts is None:
             try:
@@ -399,7 +399,7 @@ class PostgresConnections:
         """Checks the server behind a new connection, and sets what its session or each of its transactions needs."""
         settings = self.settings
         (row,) = await (await raw.prepare(SQL.server_facts, name="")).fetch()
-        facts = ServerFacts(*row)
+        facts = PostgresServerFacts(*row)
         pooled = settings.pooler == "transaction" or (settings.pooler == "auto" and facts.process != raw.get_server_pid())
         facts = facts._replace(is_pooled=pooled)
         check_server(facts, settings)
@@ -432,7 +432,7 @@ def _dropping_idle(home: _Home) -> Iterator[None]:
         raise
 
 
-def check_server(facts: ServerFacts, settings: ConnectionSettings) -> None:
+def check_server(facts: PostgresServerFacts, settings: ConnectionSettings) -> None:
     """Checks that a store can be on this server.
 
     Raises:

@@ -22,7 +22,7 @@ from perdure.stores.postgres.blobs import PostgresBlobRemoval
 from perdure.stores.postgres.change_arrays import CarriedOut, carry_out, only_adds_events
 from perdure.stores.postgres.change_feed_part import PostgresChangeFeed
 from perdure.stores.postgres.connection_settings import ConnectionOptions, ConnectionSettings, connection_settings
-from perdure.stores.postgres.connections import PostgresConnection, PostgresConnections, ServerFacts
+from perdure.stores.postgres.connections import PostgresConnection, PostgresConnections, PostgresServerFacts
 from perdure.stores.postgres.group_commit import GroupCommit
 from perdure.stores.postgres.head_lists import read_heads
 from perdure.stores.postgres.limited_queues import Fetch
@@ -74,7 +74,7 @@ class StoreConnections(NamedTuple):
     """How a store is connected. `notifications` says how those of others come: by ``listening``, by ``polling``, or ``none``."""
 
     settings: ConnectionSettings
-    server: ServerFacts
+    server: PostgresServerFacts
     notifications: str
 
 
