@@ -52,6 +52,7 @@ from perdure.service.queue_details import LimitChanges, QueueDetails
 from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.service.system_status import SystemStatus
+from perdure.service.watched_executions import watched_text
 from perdure.stores.configured_store import open_store
 from perdure.stores.encoded_store import EncodedStore
 from perdure.stores.payload_codec import PayloadCodec
@@ -508,12 +509,14 @@ class AsyncClient:
         async with with_timeout(timeout, "an engine that takes the decision of a link"):
             await self._access.call(on_approvals.vote_by_link, link, secret_of(secret), values.encode(value, "what was filled in"), comment, approve)
 
-    def changes(self, after: int = 0, *, follow: bool = True, tenant: str = DEFAULT_TENANT) -> AsyncGenerator[ExecutionChange, None]:
+    def changes(self, after: int = 0, *, follow: bool = True, watch: Iterable[Key] = (), tenant: str = DEFAULT_TENANT) -> AsyncGenerator[ExecutionChange, None]:
         """Yields what happens to the executions of a tenant, from now on: which begin, change their status, and end; without `follow`, the changes so far.
 
-        To go on after a break, pass the number of the last change as `after`. A change of the type ``reset`` says that some are missing.
+        To go on after a break, pass the number of the last change as `after`. A change of the type ``reset`` says that some are missing. The executions in
+        `watch`, 50 at most, have also ``changed`` when the reading begins, and whenever their logs grow.
         """
-        return self._access.stream(on_executions.changes, checked_name(tenant, "tenant"), whole_number(after, "changes(after)", 0), follow)
+        named = tuple(watched_text(key) for key in watch)
+        return self._access.stream(on_executions.changes, checked_name(tenant, "tenant"), whole_number(after, "changes(after)", 0), follow, named)
 
     @property
     def catalog(self) -> AsyncCatalog:

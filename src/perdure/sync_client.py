@@ -483,12 +483,13 @@ class Client:
         """
         self._thread.call(self._inner.decide_by_link(link, value=value, comment=comment, approve=approve, secret=secret, timeout=timeout))
 
-    def changes(self, after: int = 0, *, follow: bool = True, tenant: str = DEFAULT_TENANT) -> Iterator[ExecutionChange]:
+    def changes(self, after: int = 0, *, follow: bool = True, watch: Iterable[Key] = (), tenant: str = DEFAULT_TENANT) -> Iterator[ExecutionChange]:
         """Yields what happens to the executions of a tenant, from now on: which begin, change their status, and end; without `follow`, the changes so far.
 
-        To go on after a break, pass the number of the last change as `after`. A change of the type ``reset`` says that some are missing.
+        To go on after a break, pass the number of the last change as `after`. A change of the type ``reset`` says that some are missing. The executions in
+        `watch`, 50 at most, have also ``changed`` when the reading begins, and whenever their logs grow.
         """
-        return self._thread.drain(self._inner.changes(after, follow=follow, tenant=tenant))
+        return self._thread.drain(self._inner.changes(after, follow=follow, watch=watch, tenant=tenant))
 
     @property
     def catalog(self) -> Catalog:

@@ -31,10 +31,18 @@ async def talk(ctx: Context) -> int:
     return count
 
 
+@workflow
+async def ticks(ctx: Context) -> None:
+    """Does something again and again."""
+    for number in range(8):
+        await ctx.sleep(0.2)
+        ctx.emit(number)
+
+
 @asynccontextmanager
 async def served(directory: Path) -> AsyncIterator[tuple[App, str]]:
     """An application, and the URL of its API."""
-    async with App([talk], db=f"sqlite:///{directory}/streams.db") as app, api_on_a_port(app.client._access.on_store("a test")) as url:
+    async with App([talk, ticks], db=f"sqlite:///{directory}/streams.db") as app, api_on_a_port(app.client._access.on_store("a test")) as url:
         yield app, url
 
 
@@ -196,3 +204,15 @@ async def test_what_happens_in_a_tenant_is_a_stream(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, url), opened(url, "/api/events/stream", ended["number"]) as reader:
         _ = await asyncio.wait_for(reader.readuntil(b"event: reset\ndata: "), 10)
         assert json.loads(await reader.readline())["execution"] is None
+
+
+async def test_a_stream_of_a_tenant_follows_what_it_watches_in_the_engine_that_works_on_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as (app, url):
+        handle = await app.start(ticks)
+        async with opened(url, f"/api/events/stream?watch=ticks/{handle.id}") as reader:
+            versions = list[int]()
+            while not versions or versions[-1] < 12:
+                line = await asyncio.wait_for(reader.readuntil(b"\n"), 20)
+                if line.startswith(b"data: "):
+                    versions.append(json.loads(line[6:])["execution"]["version"])
+        assert len(versions) >= 4 and versions == sorted(set(versions))

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -112,3 +113,16 @@ async def test_lists_select_by_error_and_by_text(api: Api) -> None:
     assert (await api("GET", f"/api/executions?fingerprint={known}&limit=1")).json["items"][0] | {"id": "c", "errorType": "ValueError"} == failed["items"][0]
     found = (await api("GET", "/api/executions?text=%C3%BCNAL%20b")).json
     assert ([one["id"] for one in found["items"]], found["scanned"], found["next"]) == (["b"], 3, "")
+
+
+async def test_executions_to_watch_travel_in_the_query_with_slashes_commas_and_unicode(api: Api) -> None:
+    ids = {"2026/11,a": "2026%252F11%252Ca", "ä b": "%25C3%25A4%2520b", "plain": "plain"}
+    for id in ids:
+        await api("POST", "/api/executions", {"workflow": "calc", "id": id, "input": [3]})
+        await ended(api, f"/api/executions/calc/{quote(id, safe='')}")
+    asked = "&".join(f"watch=calc/{text}" for text in ids.values())
+    found = (await api("GET", f"/api/events/stream?follow=false&{asked}")).json["items"]
+    assert {(one["execution"]["id"], one["type"]) for one in found} >= {(id, "changed") for id in ids}
+    assert len({one["number"] for one in found if one["type"] == "changed"}) == 1
+    refused = await api("GET", "/api/events/stream?follow=false&watch=calc")
+    assert (refused.status, refused.json["where"].strip("/")) == (422, "watch") and "order/o-17" in refused.json["detail"]

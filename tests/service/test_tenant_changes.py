@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from perdure import Context, Retry, step, workflow
-from perdure.core.errors import StoreError
+from perdure.core.errors import BadValue, StoreError
+from perdure.core.paths import Key
 from perdure.operations.on_executions import ExecutionChange
 from perdure.service import tenant_changes
+from perdure.service.watched_executions import watched_keys, watched_text
+from perdure.stores.protocol import HeadFilter
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import DOWN_BEFORE, Cluster
 from tests.service.cluster_client import virtually
@@ -23,6 +26,12 @@ def quick() -> None:
 @workflow
 async def waits(ctx: Context) -> Any:
     return await ctx.listen("go")
+
+
+@workflow
+async def counts(ctx: Context) -> None:
+    while True:
+        await ctx.listen("go")
 
 
 @workflow
@@ -203,3 +212,112 @@ async def test_what_is_kept_is_bounded_and_a_slow_reader_is_told(c: Cluster, cli
     assert goes_on.head is not None and (goes_on.type, goes_on.head.key.id, goes_on.number) == ("began", "later", told.number + 1)
     await reading.aclose()
     await tail.aclose()
+
+
+def told_of(watcher: Watcher, id: str) -> list[int]:
+    """The versions of an execution that somebody was told."""
+    return [one.execution.version for one in watcher.heard if one.execution is not None and one.execution.key.id == id]
+
+
+@virtually
+async def test_of_a_watched_execution_every_growth_of_its_log_is_heard_of(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(counts)
+    await c.post(counts, id="followed/ä,1")
+    await c.post(counts, id="other")
+    await asyncio.sleep(2)
+    watcher = await watching(client, watch=[counts.key("followed/ä,1")])
+    begun = told_of(watcher, "followed/ä,1")
+    assert len(begun) == 1, "it is told as it is when the reading begins"
+    for number in range(3):
+        await c.send(counts.key("followed/ä,1"), "go", number)
+        await c.send(counts.key("other"), "go", number)
+        await asyncio.sleep(1)
+    versions = told_of(watcher, "followed/ä,1")
+    assert len(versions) >= 4 and versions == sorted(set(versions)), "and after each message, once"
+    assert told_of(watcher, "other") == []
+    head = (await c.store.heads(HeadFilter(keys=(counts.key("followed/ä,1"),))))[0]
+    assert versions[-1] == head.version
+    await watcher.end()
+
+
+@virtually
+async def test_growth_of_a_watched_execution_is_told_at_most_ten_times_a_second(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(counts)
+    await c.post(counts, id="a")
+    await asyncio.sleep(2)
+    watcher = await watching(client, watch=[counts.key("a")])
+    for number in range(100):
+        await c.send(counts.key("a"), "go", number)
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(1)
+    versions = told_of(watcher, "a")
+    assert 3 <= len(versions) <= 16
+    assert versions[-1] == (await c.store.heads(HeadFilter(keys=(counts.key("a"),))))[0].version, "the last one is never left out"
+    await watcher.end()
+
+
+@virtually
+async def test_a_watched_execution_that_has_ended_is_heard_of_at_once_when_it_is_retried(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(fails)
+    await c.post(fails, id="b")
+    await asyncio.sleep(1)
+    watcher = await watching(client, watch=[fails.key("b")])
+    assert watcher.said == [("b", "changed", "failed")]
+    mended.append("b")
+    await (await client.get(fails.key("b"))).retry("it is mended")
+    await asyncio.sleep(1)
+    assert watcher.said[-1] == ("b", "changed", "waiting")
+    await watcher.end()
+
+
+@virtually
+async def test_what_a_watcher_is_told_moves_no_number_so_that_it_misses_nothing_after_a_break(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(counts)
+    await c.post(counts, id="a")
+    await asyncio.sleep(2)
+    first = await watching(client, watch=[counts.key("a")])
+    await c.post(counts, id="b")
+    await asyncio.sleep(2)
+    await c.send(counts.key("a"), "go", 1)
+    await asyncio.sleep(2)
+    await first.end()
+    last = first.heard[-1]
+    assert last.execution is not None and last.execution.key.id == "a" and last.number == max(one.number for one in first.heard)
+    await c.post(counts, id="c")
+    await c.send(counts.key("a"), "go", 2)
+    await asyncio.sleep(2)
+    second = await watching(client, last.number, watch=[counts.key("a")])
+    assert ("c", "began") in [one[:2] for one in second.said]
+    assert told_of(second, "a")[-1] > told_of(first, "a")[-1]
+    assert "b" not in [one[0] for one in second.said]
+    await second.end()
+    without_end = [one async for one in client.changes(last.number, follow=False, watch=[counts.key("a"), counts.key("gone")])]
+    assert [one.execution.key.id for one in without_end if one.execution is not None][-1] == "a"
+
+
+@virtually
+async def test_one_that_is_watched_before_it_exists_is_heard_of_when_it_begins(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(waits)
+    watcher = await watching(client, watch=[waits.key("later")])
+    assert watcher.said == []
+    await c.post(waits, id="later")
+    await asyncio.sleep(3)
+    await watcher.end()
+    assert {one[:2] for one in watcher.said} == {("later", "began"), ("later", "changed")} and watcher.said[-1][2] == "waiting"
+
+
+@virtually
+async def test_watching_too_many_is_refused(c: Cluster, client: AsyncClient) -> None:
+    with pytest.raises(BadValue, match="50 executions at most"):
+        _ = [one async for one in client.changes(follow=False, watch=[waits.key(str(number)) for number in range(51)])]
+
+
+@pytest.mark.parametrize("text", ["", "order", "order/", "/o-1", "a/b/c", "order/%ff", "order/\0"])
+def test_a_text_that_names_no_execution_to_watch_is_refused(text: str) -> None:
+    with pytest.raises(BadValue, match="workflow/id with both parts percent-encoded"):
+        _ = watched_keys("default", [text])
+
+
+def test_a_key_of_any_characters_can_be_watched() -> None:
+    key = Key("acme", "order,refund", "2026/11/ä%~1")
+    assert watched_keys("acme", [watched_text(key), watched_text(key)]) == (key,)

@@ -307,7 +307,7 @@ class ApiApp:
             if request.method not in ("GET", "HEAD", "DELETE"):
                 given |= await json_body(request, "" if route.reader.alias is None else route.reader.alias.body_as)
             if operation.is_stream:
-                given = {"after": _last_event_id(request, given.get("after", 0)), "follow": given.get("follow", False)}
+                given |= {"after": _last_event_id(request, given.get("after", 0)), "follow": given.get("follow", False)}
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
         check_arguments(operation, arguments, caller.tenant)
         operation.expect_arguments_allowed(caller, arguments)

@@ -27,6 +27,7 @@ from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExec
 from perdure.service.step_traces import StepPage, read_steps
 from perdure.service.store_access import StoreAccess
 from perdure.service.tenant_changes import ChangeKind
+from perdure.service.watched_executions import watched_keys
 from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue
 
 
@@ -198,7 +199,8 @@ async def result(access: StoreAccess, key: Key, after: int = 0, wait_s: float = 
 
 
 class ExecutionChange(msgspec.Struct, frozen=True):
-    """A change of an execution, which is as in a list: it ``began``, its status has ``changed``, or it has ``ended``.
+    """A change of an execution, which is as in a list: it ``began``, its status has ``changed``, or it has ``ended``. One that is watched has also ``changed``
+    whenever its log has grown, to the `version` of the execution.
 
     After a ``reset``, which has no execution, some changes are missing: read the lists again.
     """
@@ -208,12 +210,20 @@ class ExecutionChange(msgspec.Struct, frozen=True):
     execution: ListedExecution | None = None
 
 
-async def changes(access: StoreAccess, tenant: str, after: int = 0, follow: bool = True) -> AsyncGenerator[ExecutionChange, None]:
+async def changes(access: StoreAccess, tenant: str, after: int = 0, follow: bool = True, watch: tuple[str, ...] = ()) -> AsyncGenerator[ExecutionChange, None]:
     """Yields what happens to the executions of the tenant, behind the change with the number `after`, or from now on; without `follow`, the changes so far.
 
     Several changes of one execution within a second may be one. Executions of Perdure's own workflows are not among them.
+
+    `watch` names up to 50 executions that are followed more closely, whatever their workflow and status, each as ``workflow/id`` with both parts
+    percent-encoded. Each is told once as ``changed`` when the stream begins, and then whenever its log has grown, at most 10 times a second. Such a change has
+    the number of the change before it.
+
+    Raises:
+        BadValue: a text of `watch` names no execution, or there are too many.
     """
-    async with aclosing(access.changes.of(tenant, frozenset(queries.INTERNAL_WORKFLOWS)).read(after, follow)) as found:
+    keys = watched_keys(tenant, watch)
+    async with aclosing(access.changes.of(tenant, frozenset(queries.INTERNAL_WORKFLOWS)).read(after, follow, keys)) as found:
         async for one in found:
             yield ExecutionChange(one.number, one.type, None if one.head is None else queries.summary_of(one.head))
 

@@ -4,14 +4,15 @@ There is one tail of the store for each tenant and process, while somebody watch
 and that have not ended, when the store notifies of a change, and once a second. The last changes are kept in memory under ascending numbers, by which a reader
 goes on. A reader whose number is of another process, or older than what is kept, is told to read the lists again (``reset``).
 
-Several changes of one execution between two looks are one. Nothing is written, and nobody pays for it who does not watch.
+Several changes of one execution between two looks are one. Nothing is written, and nobody pays for it who does not watch. A reader may watch some executions
+more closely: of those it hears whenever their logs grow.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from itertools import takewhile
 from typing import Literal
 
@@ -19,7 +20,9 @@ import msgspec
 
 from perdure.core.errors import StoreError
 from perdure.core.paths import Key
+from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.runtime.execution_results import ENDED_STATUSES
+from perdure.service.watched_executions import WatchedHeads
 from perdure.stores.protocol import Head, HeadFilter, Store, head_position
 
 logger = logging.getLogger("perdure.changes")
@@ -60,6 +63,7 @@ class TenantTail:
 
     def __init__(self, store: Store, tenant: str, internal: frozenset[str]) -> None:
         self._store, self._tenant, self._internal = store, tenant, internal
+        self._watcher = ChangeWatcher(store)  # that of an engine does not poll the executions that the engine holds
         self._changes: deque[HeadChange] = deque(maxlen=KEPT_MAX)
         self._number = int(time.time() * 1_000_000)  # above that of every process that began earlier
         self._first = self._number
@@ -72,13 +76,17 @@ class TenantTail:
         self._woken = asyncio.Event()
         self._news = asyncio.Event()
 
-    async def read(self, after: int, follow: bool) -> AsyncGenerator[HeadChange, None]:
+    async def read(self, after: int, follow: bool, watched: Sequence[Key] = ()) -> AsyncGenerator[HeadChange, None]:
         """Yields the changes behind number `after` (0: from now on); with `follow`, without end.
+
+        Of `watched` executions, it also yields each head as it is when the reading begins and, with `follow`, whenever the log has grown. Those changes are no
+        part of the tail, so their number is that of the last change before them.
 
         Raises:
             StoreError: the store could not be read when the tail began.
         """
         self._readers += 1
+        heads = WatchedHeads(self._watcher, watched if follow else ())
         try:
             await self._begun()
             if after and not self._has(after):
@@ -94,13 +102,20 @@ class TenantTail:
                 newest_first = [*takewhile(lambda one: one.number > after, reversed(self._changes))]  # noqa: B023  # it is used up at once
                 for change in reversed(newest_first):
                     after = change.number
+                    if change.head is not None:
+                        heads.pass_by(change.head)
                     yield change
                 if not follow:
+                    for head in await self._store.heads(HeadFilter(keys=tuple(watched), limit=len(watched))) if watched else ():
+                        yield HeadChange(after, "changed", head)
                     return
+                for head in heads.take():
+                    yield HeadChange(after, "changed", head)
                 if after >= self._number:
-                    _ = await news.wait()
+                    await heads.wait(news)
         finally:
             self._readers -= 1
+            await heads.aclose()
 
     def _has(self, after: int) -> bool:
         """Whether all changes behind a number are kept."""
@@ -117,6 +132,7 @@ class TenantTail:
 
     async def aclose(self) -> None:
         """Ends the tail."""
+        self._watcher.close()
         if self._running is not None:
             self._running.cancel()
             _ = await asyncio.gather(self._running, return_exceptions=True)
