@@ -1,10 +1,249 @@
-// To be written.
+// The home of the console: executions by a filter, newest first, live, with commands for all that a filter selects.
+import { type InfiniteData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useCallback, useEffect, useMemo, useState } from "react";
+import { queries, type Schemas } from "@/api/client";
+import type { Change } from "@/api/live";
+import { useChanges } from "@/api/use-live";
+import { Button } from "@/parts/button";
+import { type Column, DataTable } from "@/parts/data-table";
+import { Menu } from "@/parts/menu";
+import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { Page } from "@/parts/page";
+import { StateMark } from "@/parts/state-mark";
+import { DurationText, TimeText } from "@/parts/time-text";
+import { useRefusal } from "@/shell/identity";
+import { useView } from "@/shell/search";
+import { countText } from "@/words/times";
+import { stateWord } from "@/words/states";
+import { BulkDialog, type BulkAction } from "./bulk-dialog";
+import { ColumnDialog } from "./column-dialog";
+import { apiFilter, type ExecutionFilter, filterOf, searchOf } from "./execution-filter";
+import { FilterBar } from "./filter-bar";
+import { type ColumnName, columnsOf, DEFAULT_COLUMNS } from "./list-columns";
+import { SavedViews } from "./saved-view-menu";
+import { StartDialog } from "./start-dialog";
+import styles from "./list-page.module.css";
 
+type Row = Schemas["ListedExecution"];
+type Rows = InfiniteData<Schemas["ExecutionPage"]>;
+
+const PAGE_ROWS = 50;
+
+/** The list of executions. */
 export function ExecutionListPage() {
+  const view = useView();
+  const navigate = useNavigate();
+  const filter = filterOf(view);
+  const columns = columnsOf(view.list("columns"));
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [bulk, setBulk] = useState<BulkAction | null>(null);
+  const [dialog, setDialog] = useState<"" | "columns" | "start">("");
+  const refusal = useRefusal("operator");
+  const { rows, found, added, showAdded } = useRows(filter);
+  const workflows = useWorkflowNames();
+  const attributes = useMemo(() => [...new Set(rows.flatMap((row) => Object.keys(row.attributes ?? {})))].sort(), [rows]);
+  const change = (next: ExecutionFilter) => {
+    setChosen(new Set());
+    view.change(searchOf(next));
+  };
+  const { fetchNextPage, hasNextPage, isFetchingNextPage } = found;
+  const readOn = useCallback(() => {
+    if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
+  }, [fetchNextPage, hasNextPage, isFetchingNextPage]);
+  const scanned = found.data?.pages.reduce((sum, page) => sum + (page.scanned ?? 0), 0) ?? 0;
+  const keys = rows.filter((row) => chosen.has(keyOf(row))).map(({ workflow, id }) => ({ workflow, id }));
   return (
-    <Page title="Execution list page" name="Execution list page">
-      <p>To be written.</p>
+    <Page
+      title="Executions"
+      name="Executions"
+      actions={
+        <>
+          <Button look="main" refusal={refusal} onClick={() => setDialog("start")}>
+            Start …
+          </Button>
+          <SavedViews />
+          <Button onClick={() => setDialog("columns")}>Columns</Button>
+          <Menu
+            title={chosen.size ? `With ${countText(chosen.size)} chosen` : "With all of the filter"}
+            items={(["cancel", "pause", "resume", "retry", "undo", "terminate"] as const).map((action) => ({
+              title: `${stateWord(action).word[0]?.toUpperCase()}${action.slice(1)} …`,
+              refusal,
+              danger: action === "terminate",
+              onChoose: () => setBulk(action),
+            }))}
+          />
+        </>
+      }
+    >
+      <FilterBar filter={filter} onChange={change} workflows={workflows} attributes={attributes} />
+      {added > 0 && (
+        <Button onClick={showAdded} className={styles.added}>
+          {countText(added)} new; show {added === 1 ? "it" : "them"}
+        </Button>
+      )}
+      {found.error && <ErrorNotice error={found.error} onRetry={() => void found.refetch()} />}
+      {found.isPending && <Loading what="the executions" />}
+      {found.data && rows.length === 0 && !hasNextPage && <NoRows filtered={Object.values(searchOf(filter)).some((one) => one !== undefined)} />}
+      {rows.length > 0 && (
+        <DataTable
+          label="Executions"
+          rows={rows}
+          columns={columns.map((name) => columnOf(name, filter, change))}
+          keyOf={keyOf}
+          nameOf={(row) => `${row.workflow}/${row.id}: ${stateWord(row.status).word}`}
+          onOpen={(row) => void navigate({ to: "/executions/$workflow/$id", params: { workflow: row.workflow, id: row.id }, state: { list: rows.map(({ workflow, id }) => ({ workflow, id })) } as never })}
+          chosen={chosen}
+          onChoose={setChosen}
+          onEnd={readOn}
+        />
+      )}
+      <p role="status" className={styles.count}>
+        {found.data && `${countText(rows.length)} shown${hasNextPage ? ", more below" : ""}`}
+        {scanned > 0 && `; the search for text has looked through ${countText(scanned)} executions, newest first`}
+        {hasNextPage && (
+          <Button look="quiet" busy={isFetchingNextPage} onClick={readOn}>
+            {filter.text ? "Look further" : "Show more"}
+          </Button>
+        )}
+      </p>
+      {bulk && <BulkDialog action={bulk} filter={filter} keys={keys} onClose={() => setBulk(null)} />}
+      {dialog === "columns" && <ColumnDialog columns={columns} attributes={attributes} onChange={(next) => view.change({ columns: next.join() === DEFAULT_COLUMNS.join() ? undefined : next }, true)} onClose={() => setDialog("")} />}
+      {dialog === "start" && <StartDialog workflows={workflows} onClose={() => setDialog("")} />}
     </Page>
   );
+}
+
+function NoRows({ filtered }: { filtered: boolean }) {
+  return filtered ? (
+    <Empty title="No execution fits this filter">
+      <p>Remove a filter above, or look at a longer time.</p>
+    </Empty>
+  ) : (
+    <Empty title="There are no executions yet">
+      <p>
+        Start one here, with <code>perdure run</code>, or from your program. They appear by themselves.
+      </p>
+    </Empty>
+  );
+}
+
+function keyOf(row: { workflow: string; id: string }): string {
+  return `${encodeURIComponent(row.workflow)}/${encodeURIComponent(row.id)}`;
+}
+
+function columnOf(name: ColumnName, filter: ExecutionFilter, change: (filter: ExecutionFilter) => void): Column<Row> {
+  switch (name) {
+    case "status":
+      return { id: name, title: "Status", width: "9.5rem", cell: (row) => <StateMark state={row.status} /> };
+    case "execution":
+      return {
+        id: name,
+        title: "Execution",
+        width: "3fr",
+        cell: (row) => (
+          <Link to="/executions/$workflow/$id" params={{ workflow: row.workflow, id: row.id }} title={`${row.workflow}/${row.id}`}>
+            <bdi>{row.workflow}</bdi>/<bdi>{row.id}</bdi>
+          </Link>
+        ),
+      };
+    case "workflow":
+      return { id: name, title: "Workflow", width: "2fr", cell: (row) => row.workflow };
+    case "started":
+      return { id: name, title: "Created", width: "1.2fr", wideOnly: true, cell: (row) => <TimeText at={row.createdAt} /> };
+    case "took":
+      return { id: name, title: "Took", width: "1fr", wideOnly: true, cell: (row) => <DurationText from={row.createdAt} until={row.completedAt} /> };
+    case "error":
+      return { id: name, title: "Error", width: "1.5fr", wideOnly: true, cell: (row) => row.errorType ?? "" };
+    case "holder":
+      return { id: name, title: "Engine", width: "1fr", wideOnly: true, cell: (row) => row.holder ?? "" };
+    case "due":
+      return { id: name, title: "Due", width: "1fr", wideOnly: true, cell: (row) => <TimeText at={row.dueAt} missing="" /> };
+    case "version":
+      return { id: name, title: "Version", width: "6rem", wideOnly: true, cell: (row) => String(row.workflowVersion) };
+    default: {
+      const attribute = name.slice(1);
+      const mark = filter.order === attribute ? " ↑" : filter.order === `-${attribute}` ? " ↓" : "";
+      const next = filter.order === `-${attribute}` ? attribute : filter.order === attribute ? "" : `-${attribute}`;
+      return {
+        id: name,
+        title: (
+          <button type="button" className={styles.order} title="Order by it: greatest first, least first, not at all" onClick={() => change({ ...filter, order: next })}>
+            {attribute}
+            {mark}
+          </button>
+        ),
+        width: "1fr",
+        wideOnly: true,
+        cell: (row) => attributeText((row.attributes as Record<string, unknown> | undefined)?.[attribute]),
+      };
+    }
+  }
+}
+
+function attributeText(value: unknown): string {
+  return value === undefined ? "" : Array.isArray(value) ? value.map(String).join(", ") : String(value);
+}
+
+/** The rows of a filter, page by page. A row changes in its place; new executions are counted, and come in when they are asked for. */
+function useRows(filter: ExecutionFilter) {
+  const client = useQueryClient();
+  const [added, setAdded] = useState<ReadonlySet<string>>(new Set());
+  const init = { params: { query: { ...apiFilter(filter), text: filter.text || undefined, limit: PAGE_ROWS } } };
+  const found = queries.useInfiniteQuery("get", "/api/executions", init, {
+    pageParamName: "after",
+    initialPageParam: "" as string,
+    getNextPageParam: (last: Schemas["ExecutionPage"]) => last.next || undefined,
+    staleTime: 5_000,
+    refetchOnWindowFocus: false,
+  });
+  const key = JSON.stringify(init);
+  useEffect(() => setAdded(new Set()), [key]);
+  const hear = useCallback(
+    (change: Change) => {
+      const queryKey = ["get", "/api/executions", JSON.parse(key) as unknown];
+      if (change.type === "reset") void client.invalidateQueries({ queryKey });
+      const row = change.execution;
+      if (!row) return;
+      let isShown = false;
+      client.setQueryData<Rows>(queryKey, (before) => {
+        const pages = before?.pages.map((page) => {
+          const index = page.items.findIndex((one) => one.id === row.id && one.workflow === row.workflow);
+          if (index < 0) return page;
+          isShown = true;
+          return { ...page, items: page.items.with(index, row) };
+        });
+        return before && isShown && pages ? { ...before, pages } : before;
+      });
+      if (change.type === "began" && !isShown && mayFit(filter, row)) setAdded((before) => new Set(before).add(keyOf(row)));
+    },
+    [client, key],
+  );
+  useChanges(hear);
+  const rows = useMemo(() => found.data?.pages.flatMap((page) => page.items) ?? [], [found.data]);
+  return {
+    rows,
+    found,
+    added: added.size,
+    showAdded: () => {
+      setAdded(new Set());
+      void found.refetch();
+    },
+  };
+}
+
+/** Whether a new execution may belong to a filter: what only the server can say counts as yes. */
+function mayFit(filter: ExecutionFilter, row: Row): boolean {
+  return (
+    (!filter.workflow || filter.workflow === row.workflow) &&
+    row.id.startsWith(filter.id) &&
+    (filter.status.length === 0 || filter.status.includes(row.status)) &&
+    !filter.error &&
+    !filter.fingerprint
+  );
+}
+
+function useWorkflowNames(): string[] {
+  const { data } = useQuery(queries.queryOptions("get", "/api/workflows", { params: { query: { limit: 200 } } }, { staleTime: 60_000 }));
+  return useMemo(() => [...new Set([...(data?.items ?? []), ...(data?.code ?? [])].map((one) => one.slug))].sort(), [data]);
 }

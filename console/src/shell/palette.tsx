@@ -77,14 +77,9 @@ function useTargets(text: string, close: () => void): Target[] {
       state: one.status,
       go: go(() => navigate({ to: "/executions/$workflow/$id", params: { workflow: one.workflow, id: one.id } })),
     })),
-    ...workflowNames(workflows)
+    ...[...new Set([...(workflows?.items ?? []), ...(workflows?.code ?? [])].map((one) => one.slug))]
       .filter(matches)
       .slice(0, 12)
       .map((name) => ({ id: `workflow ${name}`, name, kind: "workflow", go: go(() => navigate({ to: "/workflows/$slug", params: { slug: name } })) })),
   ];
-}
-
-function workflowNames(page: unknown): string[] {
-  const items = (page as { items?: { slug?: string; name?: string; workflow?: string }[] } | undefined)?.items ?? [];
-  return items.map((one) => one.slug ?? one.workflow ?? one.name ?? "").filter(Boolean);
 }
