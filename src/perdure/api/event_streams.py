@@ -19,6 +19,8 @@ from perdure.operations import wire_codec
 from perdure.operations.operation_table import Operation
 
 HEARTBEAT_S = 15.0
+WAIT = b": wait\n\n"
+"""A comment, which tells the reader that the connection is there."""
 SERVER_SENT = "text/event-stream"
 
 AHEAD_BYTES_MAX = 32 * 1024
@@ -34,10 +36,12 @@ async def send_stream(request: ApiRequest, send: AsgiSend, operation: Operation,
     frames = wire_codec.FRAMES in request.header("accept")
     headers = [(b"content-type", (wire_codec.FRAMES if frames else SERVER_SENT).encode()), (b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
+    if not frames:  # some proxies keep the headers back until something follows them
+        await send({"type": "http.response.body", "body": WAIT, "more_body": True})
     ahead = _ReadAhead(found, wire_codec.frame_of if frames else lambda one: server_sent_event(operation, one), frames)
     reading = asyncio.create_task(ahead.read())
     try:
-        async for part in _parts(ahead, reading, over, wire_codec.HEARTBEAT if frames else b": wait\n\n"):
+        async for part in _parts(ahead, reading, over, wire_codec.HEARTBEAT if frames else WAIT):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         if not reading.done() and (error := over.result()) is not None:
             await send({"type": "http.response.body", "body": _last_part(error, frames), "more_body": True})
