@@ -16,6 +16,8 @@ PYTHON = ("src", "tests", "bench", "examples", "tools")
 TEXT = (*PYTHON, "docs", "console", ".ci")
 TEXT_SUFFIXES = {"", ".css", ".html", ".lua", ".md", ".py", ".sh", ".sql", ".toml", ".ts", ".tsx", ".yaml", ".yml"}
 NOT_OURS = {"__pycache__", "node_modules", "dist"}
+BUILT = ROOT / "src/perdure/api/console"
+"""What the console is built into, which is no source."""
 TEMPLATES = ROOT / "src/perdure/cli/templates"
 """Projects that `perdure init` writes: no code of the package, and checked by tests/cli/test_init_command.py."""
 AT_THE_TOP = {
@@ -266,7 +268,7 @@ def files(*directories: str, suffixes: set[str]) -> list[Path]:
 
     def walk(directory: Path) -> Iterator[Path]:
         for path in sorted(directory.iterdir()) if directory.is_dir() else ():
-            if path.is_dir() and path.name not in NOT_OURS and not path.name.startswith("."):
+            if path.is_dir() and path.name not in NOT_OURS and path != BUILT and not path.name.startswith("."):
                 yield from walk(path)
             elif path.is_file() and path.suffix in suffixes:
                 yield path

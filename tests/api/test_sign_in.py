@@ -77,7 +77,7 @@ async def test_a_page_of_another_origin_signs_nobody_in(service: Service) -> Non
 @pytest.mark.parametrize("next", ["https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/a\r\nset-cookie: x=1", ""])
 async def test_after_the_sign_in_a_browser_stays_here(service: Service, next: str) -> None:
     answer = await Browser(service)("POST", "/login", form={"key": await service.key("viewer"), "next": next})
-    assert (answer.status, answer.headers["location"]) == (303, "/flows/login")
+    assert (answer.status, answer.headers["location"]) == (303, "/flows/")
 
 
 async def test_text_of_others_is_escaped_in_pages(service: Service) -> None:
@@ -146,14 +146,14 @@ async def signed_in(browser: Browser, next: str = "") -> None:
     assert begun.status == 303 and ATTEMPT_COOKIE in browser.cookies
     back = urlsplit(await sent_to(begun.headers["location"]))
     ended = await browser("GET", f"{back.path}?{back.query}")
-    assert (ended.status, ended.headers["location"]) == (303, next or "/login"), ended.body
+    assert (ended.status, ended.headers["location"]) == (303, next or "/"), ended.body
     assert ATTEMPT_COOKIE not in browser.cookies and COOKIE in browser.cookies
 
 
 @pytest.mark.slow
 async def test_a_person_signs_in_at_the_issuer_and_goes_on_in_another_tenant(joined: Service) -> None:
     browser = Browser(joined)
-    assert 'href="/login/oidc?next=%2Flogin"' in (await browser("GET", "/login")).body.decode()
+    assert 'href="/login/oidc?next=%2F"' in (await browser("GET", "/login")).body.decode()
     await signed_in(browser, "/api/whoami")
     first = (await browser("GET", "/api/session")).json
     assert (first["subject"], first["tenant"], first["roles"], first["groups"]) == ("oidc:ada@example.com", "default", ["operator", "viewer"], ["ops"])

@@ -99,7 +99,7 @@ class ApiApp:
     """The API of a store, as an ASGI application. `secret` signs links and exports, `limiter` limits how often each caller may ask, and
     `active_limits` how many executions that people have started may be in progress.
 
-    With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key.
+    With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key, and `console` answers for the web page.
 
     What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application, and
     `public_url` the address at which people reach it, for links. `facts` are what it says of itself.
@@ -116,6 +116,7 @@ class ApiApp:
         active_limits: ActiveLimits = UNLIMITED_PEOPLE,
         pages: Pages | None = None,
         webhooks: WebhookRoutes | None = None,
+        console: Pages | None = None,
         broker: TaskBroker | None = None,
         headers: AnswerHeaders | None = None,
         root_path: str = "",
@@ -128,7 +129,7 @@ class ApiApp:
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._active_limits = active_limits
         self._facts = facts or ServerFacts(version=package_version(), started_at_s=time.time())
-        self._observer, self._metrics, self._webhooks, self._public_url = observer, metrics, webhooks, public_url
+        self._observer, self._metrics, self._webhooks, self._console, self._public_url = observer, metrics, webhooks, console, public_url
         self._links = ApprovalLinkPage(lambda: self.access, secret, limiter)
         self._unsubscribe = UnsubscribePage(lambda: self.access, secret, limiter)
         self._routes = RouteTree()
@@ -205,7 +206,7 @@ class ApiApp:
                 return await self._shown_metrics(self._metrics, request)
         if (preflight := self._headers.preflight(request)) is not None:
             return preflight
-        for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks):
+        for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks, self._console):
             if others is not None and (other := await others(request)) is not None:
                 fields.route = ROUTES_OF_LINKS.get(type(others), f"/{request.segments[0]}")
                 return other

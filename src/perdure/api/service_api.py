@@ -12,6 +12,7 @@ import msgspec
 from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.api_app import ApiApp, Authenticate
 from perdure.api.api_server import ApiServer
+from perdure.api.console_pages import ConsolePages
 from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
 from perdure.api.webhook_routes import WebhookRoutes
@@ -45,7 +46,7 @@ class ServiceSettings(NamedTuple):
 
     `origins` are those of pages elsewhere that may use the API, `root_path` is the path below which a proxy publishes it, and
     `public_url` the address at which people reach it, for links. The
-    `observation` of the process is told of requests, and its metrics are shown; `roles` are the parts of the process.
+    `observation` of the process is told of requests, and its metrics are shown; `roles` are the parts of the process. With `console`, the web page is served.
     """
 
     oidc: OidcSettings | None = None
@@ -58,6 +59,7 @@ class ServiceSettings(NamedTuple):
     public_url: str = ""
     observation: ProcessObservation = UNOBSERVED
     roles: tuple[str, ...] = ()
+    console: bool = True
 
 
 DEFAULTS = ServiceSettings()
@@ -80,13 +82,15 @@ class ServiceApi:
         if settings.oidc is not None:
             oidc = self._issuer(settings.oidc, settings.client_secret)
         server = ServerAccess(self._keys, SessionVerifier(access.store, self._keys), None if oidc is None else oidc.verifier)
+        sign_in = SignIn(access.store, server, oidc, after="/" if settings.console else "/login") if authenticate is None else None
         self.app = ApiApp(
             access,
             authenticate or server,
             secret=settings.secret,
             limiter=RateLimiter(settings.rate_per_s, max(round(settings.rate_per_s * BURST_S), 1)) if settings.rate_per_s else None,
             active_limits=settings.active_limits,
-            pages=SignIn(access.store, server, oidc) if authenticate is None else None,
+            pages=sign_in,
+            console=ConsolePages(() if sign_in is None else sign_in.ways) if settings.console else None,
             webhooks=WebhookRoutes(access),
             headers=AnswerHeaders(settings.origins),
             root_path=checked_root_path(settings.root_path),

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     import httpx2
 
 ATTEMPT_COOKIE = "__Host-perdure-sign-in"
-AFTER = "/login"
-"""The page that follows a sign-in, unless the browser came from another."""
+LOGIN = "/login"
+"""The page of the sign-in, which says who is signed in."""
 
 Respond = Callable[[ApiRequest], Awaitable[ApiAnswer]]
 
@@ -62,10 +62,12 @@ class OidcSignIn(NamedTuple):
 
 
 class SignIn:
-    """Answers the requests of the sign-in. `clock` is the time of day."""
+    """Answers the requests of the sign-in. `clock` is the time of day, and `after` the path that follows a sign-in, unless the browser came from another."""
 
-    def __init__(self, store: Store, server: ServerAccess, oidc: OidcSignIn | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._store, self._server, self._oidc, self._clock = store, server, oidc, clock
+    def __init__(
+        self, store: Store, server: ServerAccess, oidc: OidcSignIn | None = None, clock: Callable[[], float] = time.time, *, after: str = LOGIN
+    ) -> None:
+        self._store, self._server, self._oidc, self._clock, self._after = store, server, oidc, clock, after
         self._routes: dict[tuple[str, ...], dict[str, Respond]] = {
             ("login",): {"GET": self._page, "POST": self._by_key},
             ("logout",): {"POST": self._end},
@@ -76,9 +78,14 @@ class SignIn:
             self._routes |= {("login", "oidc"): {"GET": self._shown(self._to_issuer)}, ("login", "callback"): {"GET": self._shown(self._from_issuer)}}
 
     @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways to sign in: by a key, and at the issuer if there is one."""
+        return ("key", "oidc") if ("login", "oidc") in self._routes else ("key",)
+
+    @property
     def documented(self) -> dict[str, Any]:
         """The routes, as the OpenAPI document has them."""
-        return {**sign_in_document.PATHS, **(sign_in_document.ISSUER_PATHS if ("login", "oidc") in self._routes else {})}
+        return {**sign_in_document.PATHS, **(sign_in_document.ISSUER_PATHS if "oidc" in self.ways else {})}
 
     async def __call__(self, request: ApiRequest) -> ApiAnswer | None:
         """Answers a request; returns None if it is none of the sign-in."""
@@ -88,6 +95,13 @@ class SignIn:
             names = ", ".join(methods)
             raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
         return await respond(request)
+
+    def _next_of(self, request: ApiRequest) -> str:
+        return self._own_path(next(iter(request.query.get("next", ())), ""))
+
+    def _own_path(self, text: str) -> str:
+        """A path of this service; the default one in place of what leads elsewhere."""
+        return text if oidc_sign_in.is_own_path(text) else self._after
 
     # By a key
 
@@ -99,12 +113,12 @@ class SignIn:
                 pass  # the form is for those whose session has ended
             else:
                 caller = found.caller
-                return sign_in_page.signed_in_page(request.root, caller.subject, caller.tenant, sorted(caller.roles), csrf_token(token))
-        return self._form(request, _next_of(request))
+                return sign_in_page.signed_in_page(request.root, caller, csrf_token(token), has_console=self._after == "/")
+        return self._form(request, self._next_of(request))
 
     def _form(self, request: ApiRequest, next: str, error: str = "", status: int = 200) -> ApiAnswer:
         ended = ((b"set-cookie", _attempt_cookie("").encode()),) if error else ()
-        return sign_in_page.sign_in_page(request.root, next, has_issuer=("login", "oidc") in self._routes, error=error, status=status, headers=ended)
+        return sign_in_page.sign_in_page(request.root, next, has_issuer="oidc" in self.ways, error=error, status=status, headers=ended)
 
     async def _by_key(self, request: ApiRequest) -> ApiAnswer:
         if request.header("origin"):  # a program has none
@@ -114,11 +128,11 @@ class SignIn:
             caller = await self._server.keys.caller(given.get("key", "").strip())
         except Unauthenticated as error:
             if _is_form(request):
-                return self._form(request, _own_path(given.get("next", "")), str(error), 401)
+                return self._form(request, self._own_path(given.get("next", "")), str(error), 401)
             raise
         opened = await self._opened(request, caller, {})
         if _is_form(request):
-            return _redirect(request, _own_path(given.get("next", "")), session_cookie(opened, self._clock()))
+            return _redirect(request, self._own_path(given.get("next", "")), session_cookie(opened, self._clock()))
         return await self._new_session(opened)
 
     async def _opened(self, request: ApiRequest, caller: Caller, elsewhere: Mapping[str, frozenset[Role]]) -> OpenedSession:
@@ -130,7 +144,7 @@ class SignIn:
     async def _to_issuer(self, request: ApiRequest) -> ApiAnswer:
         assert self._oidc is not None, "the route is there with an issuer alone"
         settings = self._oidc.verifier.settings
-        attempt = oidc_sign_in.begin_sign_in(f"{request.origin}{request.root}/login/callback", self._clock(), _next_of(request))
+        attempt = oidc_sign_in.begin_sign_in(f"{request.origin}{request.root}/login/callback", self._clock(), self._next_of(request))
         endpoints = await self._oidc.verifier.issuer.endpoints()
         url = oidc_sign_in.authorization_url(settings, endpoints, attempt)
         return ApiAnswer(303, headers=((b"location", url.encode()), (b"set-cookie", _attempt_cookie(oidc_sign_in.attempt_text(attempt)).encode())))
@@ -142,7 +156,7 @@ class SignIn:
             try:
                 return await respond(request)
             except (Unauthenticated, Forbidden, IssuerUnavailable) as error:
-                return self._form(request, AFTER, str(error), status_of(type(error)))
+                return self._form(request, self._after, str(error), status_of(type(error)))
 
         return shown
 
@@ -157,7 +171,7 @@ class SignIn:
         identity = await verifier.identity(token, attempt.nonce)
         caller = caller_in(verifier.settings, identity)
         opened = await self._opened(request, caller, granted_roles(verifier.settings, identity.groups))
-        return _redirect(request, _own_path(attempt.return_to), session_cookie(opened, self._clock()), _attempt_cookie(""))
+        return _redirect(request, self._own_path(attempt.return_to), session_cookie(opened, self._clock()), _attempt_cookie(""))
 
     # Signed in
 
@@ -192,7 +206,7 @@ class SignIn:
         await revoke_session(store, found.tenant, found.id)
         self._server.sessions.forget(found.id)
         if _is_form(request):
-            return _redirect(request, AFTER, ended_cookie())
+            return _redirect(request, LOGIN, ended_cookie())
         return ApiAnswer(204, headers=((b"set-cookie", ended_cookie().encode()),))
 
 
@@ -231,12 +245,3 @@ async def _fields(request: ApiRequest) -> dict[str, str]:
         return {name: texts[0] for name, texts in parse_qs((await request.body()).decode("ascii"), errors="strict").items()}
     except ValueError:
         raise Refusal(400, "bad_request", "the body is no form", "send it as the page does") from None
-
-
-def _next_of(request: ApiRequest) -> str:
-    return _own_path(next(iter(request.query.get("next", ())), ""))
-
-
-def _own_path(text: str) -> str:
-    """A path of this service; the default one in place of what leads elsewhere."""
-    return text if oidc_sign_in.is_own_path(text) else AFTER

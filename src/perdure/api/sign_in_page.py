@@ -1,12 +1,12 @@
 """The pages of the sign-in: plain HTML forms without scripts, which work before, and without, a console."""
 
 from base64 import b64encode
-from collections.abc import Sequence
 from hashlib import sha256
 from html import escape
 from urllib.parse import quote
 
 from perdure.api.http_requests import ApiAnswer, Headers
+from perdure.service.callers import Caller
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 12vh auto; padding: 0 1rem; color: #1c1e21; background: #fff }
@@ -20,6 +20,9 @@ POLICY = (
     f"default-src 'none'; style-src 'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 """What a page may load, which is its own style alone, and where its forms may be sent to."""
+
+PAGE_HEADERS: Headers = ((b"referrer-policy", b"same-origin"),)
+"""With `no-referrer`, browsers would send the forms of these pages without their origin, and the server would refuse them."""
 
 
 def html_answer(status: int, title: str, body: str, headers: Headers = ()) -> ApiAnswer:
@@ -37,11 +40,13 @@ def sign_in_page(root: str, next: str, *, has_issuer: bool, error: str = "", sta
         f'<form method="post" action="{escape(root)}/login"><input type="hidden" name="next" value="{escape(next)}">'
         '<label for="key">Key</label><input id="key" name="key" type="password" autocomplete="off" required autofocus><button>Sign in</button></form>'
     )
-    return html_answer(status, "Sign in to Perdure", f"{said}{issuer}{form}", headers)
+    return html_answer(status, "Sign in to Perdure", f"{said}{issuer}{form}", (*PAGE_HEADERS, *headers))
 
 
-def signed_in_page(root: str, subject: str, tenant: str, roles: Sequence[str], csrf: str) -> ApiAnswer:
+def signed_in_page(root: str, caller: Caller, csrf: str, *, has_console: bool) -> ApiAnswer:
     """The page for somebody who is signed in."""
-    who = f"<p>You are <b>{escape(subject)}</b> in the tenant <b>{escape(tenant)}</b>, with the roles: {escape(', '.join(roles))}.</p>"
+    roles = ", ".join(sorted(caller.roles))
+    who = f"<p>You are <b>{escape(caller.subject)}</b> in the tenant <b>{escape(caller.tenant)}</b>, with the roles: {escape(roles)}.</p>"
+    console = f'<p><a href="{escape(root)}/">Open the console</a></p>' if has_console else ""
     form = f'<form method="post" action="{escape(root)}/logout"><input type="hidden" name="csrf" value="{escape(csrf)}"><button>Sign out</button></form>'
-    return html_answer(200, "Perdure", who + form)
+    return html_answer(200, "Perdure", who + console + form, PAGE_HEADERS)

@@ -178,6 +178,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
 
     from perdure.api.api_app import ApiApp
     from perdure.api.api_server import ApiServer
+    from perdure.api.console_pages import ConsolePages
     from perdure.api.loopback_access import LoopbackAccess
     from perdure.api.webhook_routes import WebhookRoutes
     from perdure.cli.targets import served_code
@@ -205,7 +206,8 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         shown: dict[str, Any] = {"broker": broker, "observer": observation.observer, "metrics": observation.exposition(store)}
         shown["facts"] = ServerFacts(version=package_version(), started_at_s=time.time(), roles=("api", "engine", "worker"), settings={"mode": "dev"})
         access = StoreAccess(store, engine)
-        app = ApiApp(access, LoopbackAccess(token, settings.tenant), secret=secret, webhooks=WebhookRoutes(access), **shown)
+        shown |= {"webhooks": WebhookRoutes(access), "console": ConsolePages(("token",))}
+        app = ApiApp(access, LoopbackAccess(token, settings.tenant), secret=secret, **shown)
         return ApiServer(app, listening)
 
     def ready(engine: Engine | None) -> None:

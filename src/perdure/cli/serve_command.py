@@ -45,6 +45,7 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
 @click.option(
     "--cors", "origins", multiple=True, envvar="PERDURE_CORS", metavar="ORIGIN", help="Pages of this origin may use the API, with a key. Several may be given."
 )
+@click.option("--no-console", is_flag=True, envvar="PERDURE_NO_CONSOLE", help="Do not serve the web console.")
 @click.option("--oidc", envvar="PERDURE_OIDC", metavar="FILE", help="TOML with the OpenID Connect issuer, and the roles of its groups (docs/guides/serve.md).")
 @click.option(
     "--rate-limit",
@@ -172,6 +173,7 @@ def service_settings(given: dict[str, Any]) -> ServiceSettings:
         origins=given["origins"],
         root_path=checked_root_path(given["root_path"]),
         public_url=checked_public_url(given["public_url"], "--public-url"),
+        console=not given["no_console"],
     )
 
 
