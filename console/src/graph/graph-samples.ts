@@ -34,3 +34,19 @@ export function layeredSample(count: number, width = 25, fan = 2): ShownGraph {
   }
   return sampleGraph(nodes, [...new Map(edges.map((edge) => [edge.join(), edge])).values()]);
 }
+
+const STATES: readonly ShownNode["state"][] = ["performing", "completed", "retrying", "performing", "completed", "failed"];
+
+/** The graph after some more steps have changed; steps that have not are the same objects. */
+export function changedSample(graph: ShownGraph, changes: number, round: number): ShownGraph {
+  const nodes = [...graph.nodes];
+  const changed = new Set<string>();
+  for (let at = 0; at < changes && nodes.length > 0; at += 1) {
+    const place = (round * changes + at * 7) % nodes.length;
+    const node = nodes[place]!;
+    changed.add(node.id);
+    nodes[place] = { ...node, state: STATES[(round + at) % STATES.length]!, attempts: 1 + ((round + at) % 3), passages: 1, startedAt: "2026-01-01T10:00:00Z", completedAt: "2026-01-01T10:00:02.5Z" };
+  }
+  const edges = graph.edges.map((edge) => (!edge.isTaken && changed.has(edge.target) ? { ...edge, isTaken: true } : edge));
+  return { ...graph, at: graph.at + changes, nodes, edges };
+}

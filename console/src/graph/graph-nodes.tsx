@@ -1,0 +1,164 @@
+// The boxes as they are drawn: steps, folded boxes with a bar of states, and frames around what is open.
+import type { NodeProps } from "@xyflow/react";
+import { createContext, memo, useContext, type ReactNode } from "react";
+import { stateWord } from "@/words/states";
+import type { VisibleBox } from "./graph-folding";
+import { isFoldable } from "./graph-folding";
+import type { ShownNode } from "./graph-model";
+import { inOrder, isGhost, type StateCounts } from "./graph-states";
+import { boxDetail, boxSentence, boxTitle, countsText, factsText } from "./graph-texts";
+import styles from "./graph-nodes.module.css";
+
+/** What a box shows. It is replaced as a whole if any of it changes, and kept if nothing does. */
+export interface BoxData extends Record<string, unknown> {
+  visible: VisibleBox;
+  node: ShownNode | undefined;
+  counts: StateCounts | undefined;
+  isSelected: boolean;
+  /** Whether Tab leads to it: one box of the graph has that at a time. */
+  isStop: boolean;
+  /** Whether the filter leaves it out. */
+  isDim: boolean;
+}
+
+/** What boxes may ask of the view; it never changes. */
+export interface BoxActions {
+  open: (id: string) => void;
+  fold: (id: string, isFolded: boolean) => void;
+  setTurn: (id: string, turn: number) => void;
+  focused: (id: string) => void;
+  turnControl: (node: ShownNode) => ReactNode;
+}
+
+export const BoxActionsContext = createContext<BoxActions | null>(null);
+
+function useActions(): BoxActions {
+  const actions = useContext(BoxActionsContext);
+  if (!actions) throw new Error("a box is drawn outside of a graph");
+  return actions;
+}
+
+/** The glyph, and the look of a state: "plan" if there is none. */
+function lookOf(data: BoxData): { glyph: string; style: string; isGhost: boolean } {
+  const state = data.node?.state;
+  if (state === undefined) {
+    const [first] = inOrder(Object.entries(data.counts ?? {}));
+    return first && first[0] !== "plan" ? { ...stateWord(first[0]), isGhost: isGhost(first[0]) } : { glyph: "", style: "plan", isGhost: false };
+  }
+  return state === null ? { glyph: "", style: "plan", isGhost: false } : { ...stateWord(state), isGhost: isGhost(state) };
+}
+
+/** A step, or a box that is folded. */
+export const StepBox = memo(function StepBox({ data }: NodeProps & { data: BoxData }) {
+  const actions = useActions();
+  const { visible, node, counts } = data;
+  const { box } = visible;
+  const look = lookOf(data);
+  const sentence = boxSentence(box, node, counts);
+  const isFolded = isFoldable(box);
+  return (
+    <div className={`${styles.step} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""} ${isFolded ? styles.folded : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined} title={sentence}>
+      <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-label={sentence} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, false))} onFocus={() => actions.focused(visible.id)}>
+        <span className={styles.name}>
+          <span className={styles.glyph} aria-hidden="true">
+            {look.glyph}
+          </span>
+          <bdi>{boxTitle(box, node)}</bdi>
+        </span>
+        <span className={styles.detail}>
+          <bdi>{boxDetail(box, node)}</bdi>
+        </span>
+        {isFolded && counts ? <StateBar counts={counts} /> : <span className={styles.facts}>{node ? factsText(node) : ""}</span>}
+      </button>
+      {isFolded && (
+        <button type="button" className={styles.fold} tabIndex={-1} aria-expanded={false} aria-label={`Open ${boxTitle(box, node)}`} title="Open" onClick={() => actions.fold(visible.id, false)}>
+          ▸
+        </button>
+      )}
+    </div>
+  );
+});
+
+/** How many of a box are in which state, as a bar and in words. */
+function StateBar({ counts }: { counts: StateCounts }) {
+  return (
+    <span className={styles.counts}>
+      <span className={styles.bar} aria-hidden="true">
+        {inOrder(Object.entries(counts)).map(([state, count]) => (
+          <span key={state} className={`${styles.part} ${state === "plan" ? styles.plan : styles[stateWord(state).style]} ${isGhost(state) ? styles.ghostPart : ""}`} style={{ flexGrow: count }} />
+        ))}
+      </span>
+      <span className={styles.countsText}>{countsText(counts)}</span>
+    </span>
+  );
+}
+
+/** A frame around the boxes of a block, a loop or open items. */
+export const FrameBox = memo(function FrameBox({ data }: NodeProps & { data: BoxData }) {
+  const actions = useActions();
+  const { visible, node, counts } = data;
+  const { box } = visible;
+  const look = lookOf(data);
+  const sentence = boxSentence(box, node, counts);
+  return (
+    <div className={`${styles.frame} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined}>
+      <div className={styles.header} title={sentence}>
+        <button type="button" className={styles.fold} tabIndex={-1} aria-expanded aria-label={`Fold ${boxTitle(box, node)}`} title="Fold" onClick={() => actions.fold(visible.id, true)}>
+          ▾
+        </button>
+        <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-label={sentence} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, true))} onFocus={() => actions.focused(visible.id)}>
+          <span className={styles.name}>
+            <span className={styles.glyph} aria-hidden="true">
+              {look.glyph}
+            </span>
+            <bdi>{boxTitle(box, node)}</bdi>
+          </span>
+          <span className={styles.detail}>
+            <bdi>{[boxDetail(box, node), node ? factsText(node) : ""].filter((part) => part !== "").join(" · ")}</bdi>
+          </span>
+        </button>
+        {visible.turn > 0 ? <TurnControl visible={visible} title={boxTitle(box, node)} setTurn={actions.setTurn} /> : node && actions.turnControl(node)}
+      </div>
+    </div>
+  );
+});
+
+/** Chooses the turn of a loop that is shown. */
+export function TurnControl({ visible, title, setTurn }: { visible: VisibleBox; title: string; setTurn: (id: string, turn: number) => void }) {
+  const { turn, turns } = visible;
+  const place = turns.indexOf(turn);
+  return (
+    <span className={`${styles.turns} nodrag nopan nokey`}>
+      <span aria-live="polite">
+        turn {turn} of {turns[turns.length - 1]}
+      </span>
+      {turns.length > 1 && (
+        <input type="range" min={0} max={turns.length - 1} value={place} tabIndex={-1} aria-label={`Turn of ${title}`} aria-valuetext={`turn ${turn}`} onChange={(event) => setTurn(visible.id, turns[Number(event.target.value)]!)} />
+      )}
+    </span>
+  );
+}
+
+/** The frame of a list with a caption. */
+export const ListBox = memo(function ListBox({ data }: NodeProps & { data: BoxData }) {
+  return (
+    <div className={styles.list} data-dim={data.isDim || undefined}>
+      <span className={styles.caption}>{boxTitle(data.visible.box, undefined)}</span>
+    </div>
+  );
+});
+
+/** The frame of a cycle. */
+export const CycleBox = memo(function CycleBox({ data }: NodeProps & { data: BoxData }) {
+  return (
+    <div className={styles.cycle} data-dim={data.isDim || undefined}>
+      <span className={styles.cycleCaption}>
+        <span aria-hidden="true">↺ </span>
+        {boxTitle(data.visible.box, undefined)}
+      </span>
+    </div>
+  );
+});
+
+/** The kinds of nodes, as the flow takes them. */
+export const NODE_TYPES = { step: StepBox, frame: FrameBox, list: ListBox, cycle: CycleBox };

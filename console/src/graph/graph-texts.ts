@@ -1,0 +1,40 @@
+// What the boxes of a graph say: their titles, the line below, and the sentence for those who hear it.
+import { stateWord } from "@/words/states";
+import type { Box, ShownNode } from "./graph-model";
+import { inOrder, nodeFacts, type StateCounts } from "./graph-states";
+
+/** The title of a box. */
+export function boxTitle(box: Box, node: ShownNode | undefined): string {
+  if (node) return node.name || node.id;
+  if (box.form === "items") return box.caption || "items";
+  if (box.form === "cycle") return box.turnsMax > 0 ? `cycle, at most ${box.turnsMax} turns` : "cycle";
+  return box.caption || "inside";
+}
+
+/** What a box does, in a line. */
+export function boxDetail(box: Box, node: ShownNode | undefined): string {
+  if (box.form === "items" && !node) return `${box.children.length} in parallel`;
+  if (!node) return "";
+  const items = box.form === "items" ? [`${box.children.length} in parallel`] : [];
+  return [node.detail === "branches" ? "" : node.detail, ...node.modifiers, ...items].filter((part) => part !== "").join(" · ");
+}
+
+/** How many are in which state: "21 completed, 3 failed". Of a plan, how many steps it has. */
+export function countsText(counts: StateCounts): string {
+  return inOrder(Object.entries(counts))
+    .map(([state, count]) => (state === "plan" ? `${count} ${count === 1 ? "step" : "steps"}` : `${count} ${stateWord(state).word}`))
+    .join(", ");
+}
+
+/** The state and what has happened, in a line: "failed · 3 attempts · 2.1 s". Empty in a plan. */
+export function factsText(node: ShownNode): string {
+  return node.state === null ? "" : [stateWord(node.state).word, ...nodeFacts(node)].join(" · ");
+}
+
+/** All of it, as a sentence that a screen reader says and a title shows. */
+export function boxSentence(box: Box, node: ShownNode | undefined, counts: StateCounts | undefined): string {
+  const said = [boxTitle(box, node), boxDetail(box, node)];
+  if (node) said.push(factsText(node));
+  if (counts) said.push(countsText(counts));
+  return said.filter((part) => part !== "").join("; ");
+}

@@ -1,0 +1,359 @@
+// A graph as a page shows it: what will happen dashed, what has happened solid, live, with folding, a filter, follow mode, keys, and a tree that says the same.
+import "@xyflow/react/dist/base.css";
+import { getViewportForBounds, ReactFlow, ReactFlowProvider, useReactFlow, useStore, useStoreApi, ViewportPortal, type Node } from "@xyflow/react";
+import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import { stateWord } from "@/words/states";
+import { EdgeLayer } from "./graph-edges";
+import { isFoldable, seenBox, visibleGraph, type VisibleBox } from "./graph-folding";
+import { GraphMinimap } from "./graph-minimap";
+import { graphModel, sameStructure, type GraphModel, type ShownGraph, type ShownNode } from "./graph-model";
+import { BoxActionsContext, NODE_TYPES, type BoxActions, type BoxData } from "./graph-nodes";
+import { countedStates, isActive, isGhost, stateCounts, type StateCounts } from "./graph-states";
+import { GraphToolbar, Tool } from "./graph-toolbar";
+import { GraphTreeView } from "./graph-tree-view";
+import { graphChoices, graphSearch, type GraphChoices, type GraphSearch } from "./graph-view-state";
+import { walkedTo } from "./graph-walk";
+import { useGraphLayout, type LaidOutGraph } from "./use-graph-layout";
+import styles from "./graph-view.module.css";
+
+const MIN_ZOOM = 0.05;
+const MAX_ZOOM = 1.6;
+const READABLE_ZOOM = 0.55;
+const MOVE_MS = 250;
+/** With more boxes than this, only those in the window are drawn. */
+const ALL_DRAWN_MAX = 1500;
+
+export interface GraphViewProps {
+  graph: ShownGraph;
+  /** The id of the node that is chosen, wherever it is shown; empty for none. */
+  selected?: string | null;
+  onSelect?: (id: string) => void;
+  /** What the viewer has chosen in the graph, from the address of the page, and what changes of it. */
+  search?: GraphSearch;
+  onSearch?: (change: GraphSearch) => void;
+  /** What stands in the frame of a block that runs several times, such as a choice of its passage. */
+  turnControl?: (node: ShownNode) => ReactNode;
+  /** Further controls in the line above the graph. */
+  tools?: ReactNode;
+  /** What the graph is of, for those who hear it. */
+  label?: string;
+}
+
+/** A graph with its toolbar. It fills the height that it is given. */
+export function GraphView(props: GraphViewProps) {
+  const { graph, selected, onSelect, onSearch } = props;
+  const [own, setOwn] = useState<GraphSearch>({});
+  const search = props.search ?? own;
+  const { fold, turn, states, follow, as } = search;
+  const choices = useMemo(() => graphChoices({ fold, turn, states, follow, as }), [fold, turn, states, follow, as]);
+  const change = useCallback(
+    (changed: Partial<GraphChoices>) => {
+      const written = graphSearch(changed);
+      if (onSearch) onSearch(written);
+      else setOwn((before) => ({ ...before, ...written }));
+    },
+    [onSearch],
+  );
+  const structure = useKept(graph, sameStructure);
+  const model = useMemo(() => graphModel(structure), [structure]);
+  const visible = useMemo(() => visibleGraph(model, choices.folds, choices.turns), [model, choices.folds, choices.turns]);
+  const counts = useMemo(() => stateCounts(model, graph.nodes), [model, graph.nodes]);
+  const counted = useMemo(() => countedStates(graph), [graph]);
+  const label = props.label ?? `Graph of ${graph.name}`;
+  const fold1 = useCallback((id: string, isFolded: boolean) => change({ folds: new Map(choices.folds).set(id, isFolded) }), [change, choices.folds]);
+  return (
+    <ReactFlowProvider>
+      <section className={styles.view} aria-label={label}>
+        <GraphToolbar states={counted} steps={graph.nodes.length} chosen={choices.states} onStates={(chosen) => change({ states: chosen })} isTree={choices.isTree} onTree={(isTree) => change({ isTree })}>
+          <ViewTools model={model} choices={choices} change={change} hasStates={counted.length > 0} />
+          {props.tools}
+        </GraphToolbar>
+        {choices.isTree ? (
+          <GraphTreeView graph={graph} model={model} counts={counts} folds={choices.folds} isLarge={visible.isLarge} states={choices.states} selected={selected ?? ""} label={label} onFold={fold1} onSelect={(id) => onSelect?.(id)} />
+        ) : (
+          <Canvas graph={graph} model={model} visible={visible} counts={counts} choices={choices} change={change} selected={selected ?? ""} onSelect={onSelect} turnControl={props.turnControl} label={label} />
+        )}
+      </section>
+    </ReactFlowProvider>
+  );
+}
+
+/** The earlier value as long as it is the same. */
+function useKept<T>(value: T, same: (one: T, other: T) => boolean): T {
+  const [kept, setKept] = useState(value);
+  if (kept === value || same(kept, value)) return kept;
+  setKept(value);
+  return value;
+}
+
+function moveMs(): number {
+  return matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : MOVE_MS;
+}
+
+function ViewTools({ model, choices, change, hasStates }: { model: GraphModel; choices: GraphChoices; change: (changed: Partial<GraphChoices>) => void; hasStates: boolean }) {
+  const flow = useReactFlow();
+  const foldable = useMemo(() => [...model.boxes.values()].filter(isFoldable), [model]);
+  const setAll = (isFolded: boolean) => change({ folds: new Map(foldable.filter((box) => box.form !== "items" || isFolded).map((box) => [box.id, isFolded])) });
+  return (
+    <>
+      {hasStates && <Tool label="Follow" isPressed={choices.isFollowing} onClick={() => change({ isFollowing: !choices.isFollowing })} />}
+      {foldable.length > 0 && (
+        <>
+          <Tool label="Fold all" onClick={() => setAll(true)} />
+          <Tool label="Open all" onClick={() => setAll(false)} />
+        </>
+      )}
+      <Tool label="Fit" onClick={() => void fitAll(flow)} />
+      <Tool label="Zoom out" sign="−" onClick={() => void flow.zoomOut({ duration: moveMs() })} />
+      <Tool label="Zoom in" sign="+" onClick={() => void flow.zoomIn({ duration: moveMs() })} />
+    </>
+  );
+}
+
+function fitAll(flow: ReturnType<typeof useReactFlow>): Promise<boolean> {
+  return flow.fitView({ padding: 0.06, maxZoom: 1, minZoom: MIN_ZOOM, duration: moveMs() });
+}
+
+interface CanvasProps {
+  graph: ShownGraph;
+  model: GraphModel;
+  visible: ReturnType<typeof visibleGraph>;
+  counts: ReadonlyMap<string, StateCounts>;
+  choices: GraphChoices;
+  change: (changed: Partial<GraphChoices>) => void;
+  selected: string;
+  onSelect: ((id: string) => void) | undefined;
+  turnControl: ((node: ShownNode) => ReactNode) | undefined;
+  label: string;
+}
+
+function Canvas({ graph, model, visible, counts, choices, change, selected, onSelect, turnControl, label }: CanvasProps) {
+  const laid = useGraphLayout(visible);
+  const [stop, setStop] = useState("");
+  const latest = useRef({ choices, change, onSelect, turnControl });
+  latest.current = { choices, change, onSelect, turnControl };
+  const actions = useMemo<BoxActions>(
+    () => ({
+      open: (id) => latest.current.onSelect?.(id),
+      fold: (id, isFolded) => latest.current.change({ folds: new Map(latest.current.choices.folds).set(id, isFolded) }),
+      setTurn: (id, turn) => latest.current.change({ turns: new Map(latest.current.choices.turns).set(id, turn) }),
+      focused: setStop,
+      turnControl: (node) => latest.current.turnControl?.(node) ?? null,
+    }),
+    [],
+  );
+  const marked = laid ? seenBox(model, laid.visible.boxes, selected) : "";
+  const shownStop = laid?.visible.boxes.has(stop) ? stop : marked || (laid?.visible.top[0] ?? "");
+  const nodes = useFlowNodes(laid, model, graph.nodes, counts, choices.states, marked, shownStop);
+  const isPlan = graph.nodes.every((node) => node.state === null);
+  const taken = useKept(
+    useMemo(() => (laid ? laid.visible.edges.map((edge) => edge.edges.some((number) => graph.edges[number]?.isTaken)) : []), [laid, graph.edges]),
+    sameItems,
+  );
+  const looks = useKept(
+    useMemo(() => (laid ? [...laid.visible.boxes.values()].map((one) => lookOf(graph.nodes[one.box.node], counts.get(one.id))) : []), [laid, graph.nodes, counts]),
+    sameItems,
+  );
+  useFirstViewport(laid, graph.nodes, `${graph.name}\n${graph.definition}`);
+  useFollowing(laid, model, graph.nodes, choices.isFollowing);
+  const press = useWalking(laid, actions);
+  const zoom = useStore((state) => (state.transform[2] < 0.2 ? "far" : state.transform[2] < 0.45 ? "middle" : "near"));
+  const stopFollowing = useCallback((event: unknown) => {
+    if (event !== null && latest.current.choices.isFollowing) latest.current.change({ isFollowing: false });
+  }, []);
+  if (graph.nodes.length === 0) return <p className={styles.empty}>There are no steps yet.</p>;
+  return (
+    <div className={styles.canvas} data-zoom={zoom} onKeyDown={press} role="group" aria-label={`${label}. Arrow keys walk along its edges, Enter opens a step.`}>
+      {!laid && (
+        <p className={styles.busy} role="status">
+          Laying out {visible.boxes.size.toLocaleString()} steps…
+        </p>
+      )}
+      <BoxActionsContext value={actions}>
+        <ReactFlow
+          nodes={nodes}
+          nodeTypes={NODE_TYPES}
+          minZoom={MIN_ZOOM}
+          maxZoom={MAX_ZOOM}
+          nodesDraggable={false}
+          nodesConnectable={false}
+          nodesFocusable={false}
+          edgesFocusable={false}
+          elementsSelectable={false}
+          disableKeyboardA11y
+          deleteKeyCode={null}
+          selectionKeyCode={null}
+          multiSelectionKeyCode={null}
+          panActivationKeyCode={null}
+          zoomActivationKeyCode={null}
+          panOnScroll
+          zoomOnDoubleClick={false}
+          onlyRenderVisibleElements={nodes.length > ALL_DRAWN_MAX}
+          onMoveStart={stopFollowing}
+          proOptions={{ hideAttribution: true }}
+        >
+          {laid && (
+            <ViewportPortal>
+              <EdgeLayer edges={laid.visible.edges} ways={laid.layout.ways} taken={taken} isPlan={isPlan} marked={marked} />
+            </ViewportPortal>
+          )}
+        </ReactFlow>
+        {laid && <GraphMinimap laid={laid} looks={looks} />}
+      </BoxActionsContext>
+    </div>
+  );
+}
+
+function sameItems<T>(one: readonly T[], other: readonly T[]): boolean {
+  return one.length === other.length && one.every((item, at) => item === other[at]);
+}
+
+/** The look of a box in the small picture; empty if nothing has happened there. */
+function lookOf(node: ShownNode | undefined, counts: StateCounts | undefined): string {
+  const state = node ? node.state : (Object.keys(counts ?? {}).find((one) => one !== "plan") ?? null);
+  return state === null || isGhost(state) ? "" : stateWord(state).style;
+}
+
+/** The boxes as the flow takes them. One of which nothing has changed is the same object as before, so that it is not drawn again. */
+function useFlowNodes(
+  laid: LaidOutGraph | null,
+  model: GraphModel,
+  nodes: readonly ShownNode[],
+  counts: ReadonlyMap<string, StateCounts>,
+  states: ReadonlySet<string>,
+  marked: string,
+  stop: string,
+): Node<BoxData>[] {
+  const known = useRef(new Map<string, Node<BoxData>>());
+  return useMemo(() => {
+    const found = new Map<string, Node<BoxData>>();
+    for (const one of laid?.visible.boxes.values() ?? []) {
+      const node = nodes[one.box.node];
+      const own = one.box.children.length > 0 ? counts.get(one.id) : undefined;
+      const isDim = states.size > 0 && !isAmong(states, node, own);
+      const data = { visible: one, node, counts: own, isSelected: one.id === marked, isStop: one.id === stop, isDim };
+      found.set(one.id, keptNode(known.current.get(one.id), data, laid!.places.get(one.id)!));
+    }
+    known.current = found;
+    return [...found.values()];
+    // eslint-disable-next-line -- `model` decides what the numbers of nodes mean
+  }, [laid, model, nodes, counts, states, marked, stop]);
+}
+
+function isAmong(states: ReadonlySet<string>, node: ShownNode | undefined, counts: StateCounts | undefined): boolean {
+  return (node?.state !== null && node?.state !== undefined && states.has(node.state)) || Object.keys(counts ?? {}).some((state) => states.has(state));
+}
+
+function keptNode(before: Node<BoxData> | undefined, data: BoxData, place: { x: number; y: number; width: number; height: number }): Node<BoxData> {
+  const old = before?.data;
+  const isSame =
+    old?.visible === data.visible && old.node === data.node && old.isSelected === data.isSelected && old.isStop === data.isStop && old.isDim === data.isDim && sameCounts(old.counts, data.counts);
+  if (before && isSame && before.position.x === place.x && before.position.y === place.y && before.width === place.width && before.height === place.height) return before;
+  const { x, y, width, height } = place;
+  return { id: data.visible.id, type: typeOf(data.visible), position: { x, y }, width, height, measured: { width, height }, handles: [], zIndex: data.visible.isOpen ? 0 : 2, data };
+}
+
+function sameCounts(one: StateCounts | undefined, other: StateCounts | undefined): boolean {
+  if (one === other) return true;
+  if (!one || !other) return false;
+  const keys = Object.keys(one);
+  return keys.length === Object.keys(other).length && keys.every((key) => one[key] === other[key]);
+}
+
+function typeOf(visible: VisibleBox): keyof typeof NODE_TYPES {
+  const { form } = visible.box;
+  return form === "list" ? "list" : form === "cycle" ? "cycle" : visible.isOpen ? "frame" : "step";
+}
+
+/** Shows at first the whole graph if it is readable then; else what goes on in it, or its begin. */
+function useFirstViewport(laid: LaidOutGraph | null, nodes: readonly ShownNode[], what: string): void {
+  const flow = useReactFlow();
+  const [width, height] = [useStore((state) => state.width), useStore((state) => state.height)];
+  const shown = useRef("");
+  useEffect(() => {
+    if (!laid || width === 0 || shown.current === what) return;
+    shown.current = what;
+    const { layout } = laid;
+    const bounds = { x: 0, y: 0, width: Math.max(layout.width, 1), height: Math.max(layout.height, 1) };
+    const whole = getViewportForBounds(bounds, width, height, MIN_ZOOM, 1, 0.06);
+    if (whole.zoom >= READABLE_ZOOM) {
+      void flow.setViewport(whole);
+      return;
+    }
+    const zoom = READABLE_ZOOM + 0.15;
+    const active = firstPlace(laid, nodes, (node) => isActive(node.state) || node.state === "failed");
+    const at = active ?? firstPlace(laid, nodes, () => true);
+    const x = layout.width * zoom <= width ? (width - layout.width * zoom) / 2 : width / 2 - ((at?.x ?? 0) + (at?.width ?? 0) / 2) * zoom;
+    void flow.setViewport({ x, y: active ? height / 2 - (active.y + active.height / 2) * zoom : 24, zoom });
+  }, [laid, nodes, what, width, height, flow]);
+}
+
+function firstPlace(laid: LaidOutGraph, nodes: readonly ShownNode[], isWanted: (node: ShownNode) => boolean) {
+  for (const one of laid.visible.boxes.values()) {
+    const node = nodes[one.box.node];
+    if (node && !one.isOpen && isWanted(node)) return laid.places.get(one.id)!;
+  }
+  return null;
+}
+
+/** In follow mode, moves the view to what goes on whenever that changes. */
+function useFollowing(laid: LaidOutGraph | null, model: GraphModel, nodes: readonly ShownNode[], isFollowing: boolean): void {
+  const flow = useReactFlow();
+  const store = useStoreApi();
+  const active = useMemo(() => {
+    if (!laid || !isFollowing) return "";
+    const found = new Set<string>();
+    nodes.forEach((node, number) => {
+      if (!isActive(node.state)) return;
+      const id = seenBox(model, laid.visible.boxes, model.byNode[number] ?? "");
+      if (id !== "" && !laid.visible.boxes.get(id)!.isOpen) found.add(id);
+    });
+    return [...found].join("\n");
+  }, [laid, model, nodes, isFollowing]);
+  useEffect(() => {
+    if (!laid || active === "") return;
+    const places = active.split("\n").map((id) => laid.places.get(id)!);
+    const [x, y] = [Math.min(...places.map((one) => one.x)), Math.min(...places.map((one) => one.y))];
+    const bounds = { x, y, width: Math.max(...places.map((one) => one.x + one.width)) - x, height: Math.max(...places.map((one) => one.y + one.height)) - y };
+    const { width, height } = store.getState();
+    if (width === 0) return;
+    void flow.setViewport(getViewportForBounds(bounds, width, height, 0.25, 1, 0.15), { duration: moveMs() });
+  }, [laid, active, flow, store]);
+}
+
+const TRIES_MAX = 30;
+
+/** Arrow keys, Home and End walk from box to box; "e" folds and opens. A box outside of the window is brought into it first. */
+function useWalking(laid: LaidOutGraph | null, actions: BoxActions): (event: KeyboardEvent<HTMLElement>) => void {
+  const flow = useReactFlow();
+  const store = useStoreApi();
+  return (event) => {
+    const target = event.target as HTMLElement;
+    const id = target.dataset.box;
+    if (!laid || id === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    const box = laid.visible.boxes.get(id);
+    if (event.key === "e" && box && isFoldable(box.box)) {
+      event.preventDefault();
+      actions.fold(id, box.isOpen);
+      return;
+    }
+    const next = walkedTo(laid.visible, laid.places, id, event.key);
+    if (next === "" && !event.key.startsWith("Arrow")) return;
+    event.preventDefault();
+    if (next === "") return;
+    const canvas = event.currentTarget;
+    const place = laid.places.get(next)!;
+    const { transform, width, height } = store.getState();
+    const [x, y, zoom] = transform;
+    const [left, top] = [place.x * zoom + x, place.y * zoom + y];
+    const [right, bottom] = [left + Math.min(place.width * zoom, width), top + Math.min(place.height, 120) * zoom];
+    if (left < 0 || top < 0 || right > width || bottom > height) void flow.setViewport({ x: width / 2 - (place.x + Math.min(place.width, 400) / 2) * zoom, y: height / 2 - (place.y + Math.min(place.height, 200) / 2) * zoom, zoom });
+    focusBox(canvas, next, 0);
+  };
+}
+
+function focusBox(canvas: HTMLElement, id: string, tries: number): void {
+  const element = canvas.querySelector<HTMLElement>(`[data-box="${CSS.escape(id)}"]`);
+  if (element) element.focus({ preventScroll: true });
+  else if (tries < TRIES_MAX) requestAnimationFrame(() => focusBox(canvas, id, tries + 1));
+}
