@@ -140,7 +140,26 @@ def vote_refusal(shown: ApprovalState, vote: Vote) -> str:
         if passed_on is not None:
             return f"{vote.by} has delegated the decision to {passed_on.to}"
         return f"{vote.by} is not among those who may decide: {', '.join(shown.assignees)}"
-    return ""
+    return _decided_for(shown, decides_for(shown, vote.by, vote.groups), vote.by)
+
+
+def decides_for(shown: ApprovalState, by: str, groups: Sequence[str] = ()) -> str:
+    """Returns the person whose decision a vote is: the one who delegated it first, or the voter themselves, as a member of an assigned group always is."""
+    if any(f"group:{group}" in shown.assignees for group in groups):
+        return by
+    for one in reversed(shown.delegations):
+        if one.to == by:
+            by = one.by
+    return by
+
+
+def _decided_for(shown: ApprovalState, person: str, by: str) -> str:
+    """Says who has made the decision of a person already, which `by` would make; empty if nobody has."""
+    vote = next((one for one in shown.votes if decides_for(shown, one.by, one.groups) == person), None)
+    if vote is None:
+        return ""
+    said = f"{vote.by} has decided already" if vote.by == person else f"{vote.by} has decided already in the place of {person}"
+    return said if by == person else f"{said}, and {by} would decide in the place of {person} as well"
 
 
 def delegation_refusal(shown: ApprovalState, delegation: Delegation) -> str:
@@ -155,6 +174,8 @@ def delegation_refusal(shown: ApprovalState, delegation: Delegation) -> str:
     for name in (by, to):
         if any(one.by == name for one in shown.votes):
             return f"{name} has decided already"
+    if why := _decided_for(shown, decides_for(shown, by, delegation.groups), by):
+        return why
     return f"it was delegated {DELEGATIONS_MAX} times" if len(shown.delegations) >= DELEGATIONS_MAX else ""
 
 

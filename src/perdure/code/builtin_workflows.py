@@ -153,8 +153,8 @@ class _ApprovalRun:
     def index_assignees(self, ctx: Context) -> None:
         """Makes the inbox find the approval by those who may still decide."""
         if self.is_indexed:
-            voted = {vote.by for vote in self.shown.votes}
-            ctx.set_attributes({ASSIGNEE: assignees_indexed(self.shown.assignees, voted)})
+            decided = {name for name in self.shown.assignees if vote_refusal(self.shown, Vote(name, approve=True))}
+            ctx.set_attributes({ASSIGNEE: assignees_indexed(self.shown.assignees, decided)})
 
     async def send_reminders(self, ctx: Context) -> None:
         """Sends a reminder at each interval, without end."""

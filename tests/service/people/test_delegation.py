@@ -78,6 +78,49 @@ async def test_a_member_of_a_group_lets_somebody_else_decide_too(c: Cluster, cli
 
 
 @virtually
+async def test_a_member_who_delegates_to_several_people_and_votes_counts_once_in_a_quorum(c: Cluster, client: AsyncClient) -> None:
+    handle = await ask(c, client, ["group:ops"], 2)
+    one = await client.approval("e")
+    for delegate in ("carl", "dora"):
+        await client.people.delegate(one, delegate, by="ada", groups=["ops"])
+    await client.people.delegate(one, "finn", by="dora")
+    await client.approve("e", by="carl")
+    with pytest.raises(DecisionRefused, match=r"carl has decided already in the place of ada$"):
+        await client.approve("e", by="ada", groups=["ops"])
+    with pytest.raises(DecisionRefused, match="carl has decided already in the place of ada, and finn would decide in the place of ada as well"):
+        await client.approve("e", by="finn")
+    for by, groups in (("ada", ["ops"]), ("finn", [])):
+        with pytest.raises(DecisionRefused, match="carl has decided already in the place of ada"):
+            await client.people.delegate(one, "gus", by=by, groups=groups)
+    assert [await waiting(client, name) for name in ("carl", "dora", "finn")] == [0, 0, 0]
+    await client.approve("e", by="bob", groups=["ops"])
+    assert await handle.result() == [True, "carl", "bob"]
+
+
+@virtually
+async def test_after_a_member_has_voted_their_delegate_does_not_but_as_a_member_themselves(c: Cluster, client: AsyncClient) -> None:
+    handle = await ask(c, client, ["group:ops"], 2)
+    one = await client.approval("e")
+    await client.people.delegate(one, "carl", by="ada", groups=["ops"])
+    await client.approve("e", by="ada", groups=["ops"])
+    with pytest.raises(DecisionRefused, match="ada has decided already, and carl would decide in the place of ada as well"):
+        await client.approve("e", by="carl")
+    await client.approve("e", by="carl", groups=["ops"])
+    assert await handle.result() == [True, "ada", "carl"]
+
+
+@virtually
+async def test_an_assignee_who_is_in_an_assigned_group_as_well_counts_once(c: Cluster, client: AsyncClient) -> None:
+    handle = await ask(c, client, ["ada", "group:ops"], 2)
+    await client.people.delegate(await client.approval("e"), "carl", by="ada")
+    await client.approve("e", by="carl")
+    with pytest.raises(DecisionRefused, match="carl has decided already in the place of ada"):
+        await client.approve("e", by="ada", groups=["ops"])
+    await client.approve("e", by="bob", groups=["ops"])
+    assert await handle.result() == [True, "carl", "bob"]
+
+
+@virtually
 async def test_what_can_not_be_delegated_is_refused_and_changes_nothing(c: Cluster, client: AsyncClient) -> None:
     await ask(c, client, ["ada", "bob", "carl"], 2)
     await client.approve("e", by="bob")
