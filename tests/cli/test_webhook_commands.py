@@ -113,6 +113,13 @@ async def test_what_was_received_is_listed_shown_and_replayed(served: Served) ->
     assert (wrong.exit_code, "3, the number of deliveries that match" in wrong.stderr) == (10, True)
 
 
+async def test_a_trigger_that_verifies_nothing_takes_no_secret(served: Served) -> None:
+    trigger = await served.trigger(how("none"))
+    assert (await served.on_server("webhook", "send", trigger)).exit_code == 0
+    said = await served.on_server("webhook", "send", trigger, "--secret-name", "HOOK")
+    assert (said.exit_code, "the trigger has the scheme none" in said.stderr) == (20, True), said.output
+
+
 async def test_on_a_database_what_was_accepted_is_shown_and_sending_needs_an_address(served: Served) -> None:
     trigger = await served.trigger(how("github"))
     assert (await served.on_server("webhook", "send", trigger, "--event", "push")).exit_code == 0

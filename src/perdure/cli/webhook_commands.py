@@ -108,6 +108,8 @@ def _target_of_trigger(settings: GlobalOptions, id: str, given: dict[str, Any]) 
 def _secret(settings: GlobalOptions, how: Verification, given: dict[str, Any]) -> str:
     """The value of the secret that signs; empty if none does."""
     if how.scheme == "none":
+        if given["secret_name"] or given["secret_file"]:
+            raise click.UsageError("the trigger has the scheme none, so no secret signs a delivery; leave out --secret-name and --secret-file")
         return ""
     if (file := given["secret_file"]) is not None:
         return str(file.read_text(encoding="utf-8").strip())

@@ -28,6 +28,15 @@ OPEN = Verification(scheme="none")
         (WebhookConfig(path="release", verify=Verification(scheme="github", secrets=("HOOK",), header="X")), "/config/verify/header"),
         (WebhookConfig(path="release", secret="hunter2"), "/config/secret"),
         (WebhookConfig(path="release", secret="@secrets.HOOK", verify=SIGNED), "/config/secret"),
+        *(
+            (WebhookConfig(path="release", verify=Verification(scheme=scheme, secrets=("HOOK",), encoding="base64")), "/config/verify/encoding")
+            for scheme in ("github", "stripe", "slack", "standard_webhooks", "bearer")
+        ),
+        *(
+            (WebhookConfig(path="release", verify=Verification(scheme=scheme, secrets=("HOOK",), tolerance_s=60)), "/config/verify/tolerance")
+            for scheme in ("github", "generic", "bearer")
+        ),
+        (WebhookConfig(path="release", verify=Verification(scheme="none", tolerance_s=60)), "/config/verify/tolerance"),
         (ScheduleConfig(), "/config"),
         (ScheduleConfig(cron="@daily", every_s=60.0), "/config"),
         (ScheduleConfig(cron="61 * * * *"), "/config/cron"),

@@ -28,6 +28,12 @@ assert set(get_args(VerificationScheme)) == set(SCHEMES), "definitions and the A
 TriggerOwner = Literal["", "definition", "code"]
 
 
+TIMED_SCHEMES: frozenset[VerificationScheme] = frozenset(("stripe", "slack", "standard_webhooks"))
+"""The schemes whose senders always sign a time."""
+
+TOLERANCE_S = 300.0
+
+
 class Verification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the sender of a webhook is verified. `secrets` are names of secrets, any of which may sign: several during a rotation.
 
@@ -41,7 +47,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     prefix: str = ""
     encoding: Literal["hex", "base64"] = "hex"
     timestamp_header: str = ""
-    tolerance_s: float = 300.0
+    tolerance_s: float = TOLERANCE_S
 
 
 class WebhookConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="webhook", tag_field="type"):

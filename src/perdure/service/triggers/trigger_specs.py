@@ -19,7 +19,17 @@ from perdure.definitions.format.validator import cron_problem
 from perdure.definitions.format.verb_shapes import HTTP_METHODS
 from perdure.service.secrets.secret_sources import checked_secret_name
 from perdure.service.triggers.trigger_input import checked_mapping
-from perdure.service.triggers.trigger_records import LATEST_S, EventConfig, ManualConfig, ScheduleConfig, TriggerConfig, Verification, WebhookConfig
+from perdure.service.triggers.trigger_records import (
+    LATEST_S,
+    TIMED_SCHEMES,
+    TOLERANCE_S,
+    EventConfig,
+    ManualConfig,
+    ScheduleConfig,
+    TriggerConfig,
+    Verification,
+    WebhookConfig,
+)
 
 NAME_CHARACTERS_MAX = 120
 PATH = re.compile(r"[A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*")
@@ -137,6 +147,12 @@ def _checked_verification(verify: Verification) -> Verification:
     allowed = {"generic": {"header", "prefix", "timestamp_header"}, "bearer": {"header", "prefix"}}.get(verify.scheme, set())
     if wrong := sorted(generic.keys() - allowed):
         raise BadValue(f"/config/verify/{wrong[0]}", generic[wrong[0]], f"not given with the scheme {verify.scheme}, which has its own")
+    if verify.encoding != "hex" and verify.scheme != "generic":
+        raise BadValue("/config/verify/encoding", verify.encoding, f"not given with the scheme {verify.scheme}: only generic can have another encoding")
+    signs_time = verify.scheme in TIMED_SCHEMES or bool(verify.timestamp_header)
+    if verify.tolerance_s != TOLERANCE_S and not signs_time:
+        unless = " without a timestamp_header" if verify.scheme == "generic" else ""
+        raise BadValue("/config/verify/tolerance", verify.tolerance_s, f"not given with the scheme {verify.scheme}{unless}, which signs no time")
     for name in ("header", "timestamp_header"):
         if getattr(verify, name) and not HEADER_NAME.fullmatch(getattr(verify, name)):
             raise BadValue(f"/config/verify/{name}", getattr(verify, name), "the name of a header")
