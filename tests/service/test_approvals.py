@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from perdure import Ambiguous, Context, DecisionRefused, HasEnded, LinkRefused, NotFound, Timeout, workflow
-from perdure.core.errors import BadValue
+from perdure.core.errors import AlreadyDecided, BadValue
+from perdure.core.execution import Execution
 from perdure.core.operations import APPROVAL_WORKFLOW
+from perdure.core.paths import Key
 from perdure.service import approvals
+from perdure.service.approvals import already_decided
+from perdure.service.people.signed_links import checked_public_url
+from perdure.service.reruns import read_execution
+from perdure.service.store_access import StoreAccess
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.cluster_client import virtually
@@ -162,6 +168,31 @@ async def test_a_signed_link_stands_for_its_person_and_answer_until_its_time_is_
     await client.approve("e", by="ada", value={"carrier": "ups"})
     assert await handle.result() == [True, "ups", "ada", ""]
     assert [(vote.by, vote.means, vote.at_s > 0) for vote in (await client.approval("e")).votes] == [("carl", "link", True), ("ada", "api", True)]
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "https://", "https://host:port", "https://host/?a=b", "https://host/#a", "host"])
+def test_what_is_no_address_of_the_service_is_refused(url: str) -> None:
+    with pytest.raises(BadValue, match="the address at which people reach the API"):
+        checked_public_url(url, "--public-url")
+    assert checked_public_url("HTTPS://flows.example.com/perdure/", "--public-url") == "HTTPS://flows.example.com/perdure"
+
+
+@virtually
+async def test_the_log_of_a_decided_approval_is_read_once(c: Cluster, client: AsyncClient) -> None:
+    await asked(c, client, [])
+    one = await client.approval("e")
+    await client.reject("e", by="ada")
+    await settle(1.0)
+    read: list[Key] = []
+
+    async def reading(access: StoreAccess, key: Key) -> Execution:
+        read.append(key)
+        return await read_execution(access, key)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(approvals, "read_execution", reading)
+        found = await already_decided(StoreAccess(c.store), one.key)
+    assert isinstance(found, AlreadyDecided) and read == [one.key]
 
 
 def test_a_form_that_refers_elsewhere_is_not_fetched() -> None:

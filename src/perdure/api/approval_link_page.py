@@ -7,7 +7,6 @@ Programs that fetch links in advance, such as those that look for viruses in mes
 bound to the link. The token is a secret: the page is kept by no cache, no other page is told its address, and no log or trace has it.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -20,13 +19,14 @@ import msgspec
 
 from perdure.api.approval_form import form_fields, form_html, read_form
 from perdure.api.http_requests import ApiAnswer, ApiRequest
-from perdure.api.problems import MEDIA_TYPE, Refusal
-from perdure.api.sign_in_page import html_answer
+from perdure.api.link_pages import documented_page, link_page, token_of
+from perdure.api.problems import Refusal
 from perdure.core.error_text import shorten_text
 from perdure.core.errors import AlreadyDecided, BadValue, DecisionRefused, HasEnded, LinkRefused, NotFound, PerdureError, StoreUnavailable, Timeout
 from perdure.service.approvals import Approval, read_approval
-from perdure.service.people.signed_links import ApprovalLink, bytes_of, decide_by_link, expect_eligible, is_vote_known, read_link, text_of
+from perdure.service.people.signed_links import ApprovalLink, decide_by_link, expect_eligible, is_vote_known, read_link
 from perdure.service.rate_limits import RateLimiter
+from perdure.service.signed_texts import bytes_of, text_of
 from perdure.service.signing_secrets import is_signed, signature
 from perdure.service.store_access import StoreAccess, with_timeout
 
@@ -46,8 +46,6 @@ KNOWN_S = 2.0
 FIELDS_MAX = 500
 DETAILS_CHARACTERS_MAX, ROWS_MAX = 20_000, 50
 
-HEADERS = ((b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-store"), (b"x-robots-tag", b"noindex"), (b"x-content-type-options", b"nosniff"))
-
 
 class ApprovalLinkPage:
     """Answers the requests for pages of links. `access` gives the store, and `clock` is the time of day."""
@@ -62,14 +60,9 @@ class ApprovalLinkPage:
 
     async def __call__(self, request: ApiRequest) -> ApiAnswer | None:
         """Answers a request; returns None if it is for no such page."""
-        if request.segments[:2] != ("approvals", "link") or len(request.segments) != 3:
+        token = token_of(request, ("approvals", "link"), self._limiter)
+        if token is None:
             return None
-        if request.method not in ("GET", "HEAD", "POST"):
-            raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", "use GET or POST", ((b"allow", b"GET, HEAD, POST"),))
-        if self._limiter is not None and (left_s := self._limiter.take(f"link\0{request.address}", time.monotonic())):
-            after = ((b"retry-after", str(math.ceil(left_s)).encode()),)
-            raise Refusal(429, "too_many_requests", "this address asks more often than this server allows", f"ask again in {left_s:.2g} s", after)
-        token = request.segments[2]
         try:
             link = await read_link(self._access(), self._secret, token)
             one = await read_approval(self._access(), link.key)
@@ -125,7 +118,7 @@ class ApprovalLinkPage:
             + "".join(f'<button name="answer" value="{value}">{text}</button> ' for value, text in buttons)
             + "</form>"
         )
-        return html_answer(status, one.title, body, HEADERS)
+        return link_page(status, one.title, body)
 
     def _nonce(self, token: str) -> str:
         said = msgspec.msgpack.encode((token_bytes(16), self._clock() + NONCE_S))
@@ -158,7 +151,7 @@ def _details(one: Approval) -> str:
 
 
 def _message(status: int, title: str, text: str) -> ApiAnswer:
-    return html_answer(status, title, f"<p>{escape(text)}</p>", HEADERS)
+    return link_page(status, title, f"<p>{escape(text)}</p>")
 
 
 def _refused(error: PerdureError) -> ApiAnswer:
@@ -188,8 +181,6 @@ async def _sent(request: ApiRequest) -> dict[str, str]:
     return {name: texts[0] for name, texts in parsed.items()}
 
 
-_PAGE: dict[str, Any] = {"text/html": {"schema": {"type": "string"}}}
-_TOKEN: dict[str, Any] = {"name": "token", "in": "path", "required": True, "schema": {"type": "string"}, "description": "the signed text of the link"}
 _ANSWERS = {
     "200": "The question with its form, or that the answer was accepted.",
     "202": "The answer is recorded, and takes effect when an engine runs.",
@@ -199,7 +190,6 @@ _ANSWERS = {
     "503": "The question has not been prepared yet, or the answer may not have arrived.",
 }
 
-
 _PROBLEMS = {
     "400": "The path or the form can't be read.",
     "408": "The form did not arrive in time.",
@@ -207,29 +197,16 @@ _PROBLEMS = {
     "415": "The body is no form.",
     "429": "This address asks too often.",
 }
-_PROBLEM: dict[str, Any] = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-
-
-def _route(id: str, summary: str, statuses: tuple[str, ...], body: bool) -> dict[str, Any]:
-    content = {"application/x-www-form-urlencoded": {"schema": {"type": "object"}}}
-    given = {"requestBody": {"required": True, "content": content}} if body else {}
-    answers = {status: {"description": _ANSWERS[status], "content": _PAGE} for status in statuses}
-    answers |= {status: {"description": said, "content": _PROBLEM} for status, said in _PROBLEMS.items() if body or status in ("400", "429")}
-    return {
-        "operationId": f"approval_links.{id}",
-        "summary": summary,
-        "tags": ["approvals"],
-        "parameters": [_TOKEN],
-        **given,
-        "responses": answers,
-        "security": [],
-    }
-
 
 PATHS: dict[str, Any] = {
     ROUTE: {
-        "get": _route("page", "A page on which the person of a signed link decides. It never decides by itself.", ("200", "403", "410", "503"), False),
-        "post": _route("decide", "Decides as the person of a signed link.", tuple(_ANSWERS), True),
+        "get": documented_page(
+            "approval_links.page",
+            "A page on which the person of a signed link decides. It never decides by itself.",
+            {status: _ANSWERS[status] for status in ("200", "403", "410", "503")},
+            _PROBLEMS,
+        ),
+        "post": documented_page("approval_links.decide", "Decides as the person of a signed link.", _ANSWERS, _PROBLEMS, takes_form=True, needs_form=True),
     }
 }
 """The routes, as the OpenAPI document has them."""

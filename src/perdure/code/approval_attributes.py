@@ -31,6 +31,9 @@ RESOURCE_TYPE, RESOURCE_ID = "resource_type", "resource_id"
 NEVER = datetime(9999, 12, 31, tzinfo=UTC)
 """The due time of an approval that has none, so that it comes last in the order of due times."""
 
+OPEN_STATUSES = frozenset(("pending", "running", "waiting", "paused"))
+"""The statuses of the execution of an approval that people can decide on."""
+
 ASSIGNEES_INDEXED_MAX = 48
 """The most assignees that are indexed, so that with the other attributes there are not too many values."""
 

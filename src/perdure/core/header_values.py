@@ -27,6 +27,15 @@ def authority_of(url: str) -> str:
         return ""
 
 
+def is_http_url(text: str) -> bool:
+    """Is true if a text is a URL of HTTP or HTTPS with a host."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and text.isprintable() and " " not in text
+    except ValueError:  # a host in brackets without an end, or a port that is no number
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Is true if only this machine can reach a host."""
     if host == "localhost":

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.code.approval_attributes import NO_SUBJECT, Priority, due_time
+from perdure.code.approval_attributes import NO_SUBJECT, OPEN_STATUSES, Priority, due_time
 from perdure.code.approval_requests import (
     APPROVAL_STATE_KEY,
     DELEGATION_SIGNAL,
@@ -28,7 +28,7 @@ from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation, SettledOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation
 from perdure.core.paths import Key, Path, path_text
-from perdure.definitions.expr.json_schema import problem_place, schema_problems
+from perdure.definitions.expr.json_schema import find_problems
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service import execution_operations, queries
 from perdure.service.execution_operations import await_reply
@@ -36,8 +36,6 @@ from perdure.service.people.substitutes import stood_in_for
 from perdure.service.reruns import read_execution
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter
-
-UNENDED_STATUSES = frozenset(("pending", "running", "waiting", "paused"))
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -75,8 +73,12 @@ async def read_approval(access: StoreAccess, key: Key) -> Approval | None:
     Raises:
         NotFound: no approval has this key.
     """
-    execution = await read_execution(access, key)
-    raw = execution.state.get(APPROVAL_STATE_KEY)
+    return await _approval_of(access, await read_execution(access, key))
+
+
+async def _approval_of(access: StoreAccess, execution: Execution) -> Approval | None:
+    """An approval as it is in the state of its execution; None if it has not begun."""
+    key, raw = execution.key, execution.state.get(APPROVAL_STATE_KEY)
     if raw is None or execution.started is None:
         return None
     shown: ApprovalState = values.decode(await access.payload(raw), ApprovalState, "an approval")
@@ -130,7 +132,7 @@ async def find_approval(access: StoreAccess, which: str, tenant: str, path: str 
     for key in keys:
         asked += [key] if key.workflow == APPROVAL_WORKFLOW else open_approvals(await read_execution(access, key), path)
     if len(asked) > 1:  # an approval that has been decided in the meantime is not a candidate
-        waiting = {head.key for head in await access.store.heads(HeadFilter(keys=tuple(asked), statuses=UNENDED_STATUSES, limit=len(asked)))}
+        waiting = {head.key for head in await access.store.heads(HeadFilter(keys=tuple(asked), statuses=OPEN_STATUSES, limit=len(asked)))}
         asked = sorted(waiting or set(asked))
     if len(asked) > 1:
         raise Ambiguous(which, asked, more=False)
@@ -258,12 +260,10 @@ async def stand_in(access: StoreAccess, key: Key, shown: ApprovalState, vote: Vo
     """Returns the delegation to a voter who may not decide themselves, but stands in for an assignee who is out of office; None if they do not."""
     if not shown.assignees or not vote_refusal(shown, vote):
         return None
-    now_s = (await access.store.store_time()).now_s
-    for name in await stood_in_for(access.store, key.tenant, vote.by, now_s):
-        delegation = Delegation(name, vote.by, f"{name} is out of office", is_absent=True)
-        if not delegation_refusal(shown, delegation) and await can_delegate(access, key):
-            return delegation
-    return None
+    names = await stood_in_for(access.store, key.tenant, vote.by, (await access.store.store_time()).now_s)
+    offered = [Delegation(name, vote.by, f"{name} is out of office", is_absent=True) for name in names]
+    found = next((one for one in offered if not delegation_refusal(shown, one)), None)
+    return found if found is not None and await can_delegate(access, key) else None
 
 
 # Delegation
@@ -305,11 +305,11 @@ def check_form(form: dict[str, Any], filled: Any) -> None:
     """
     plain = values.decode(values.encode(filled, FILLED_IN), Any, FILLED_IN)
     try:
-        found = schema_problems(form, plain)
+        found = find_problems(form, plain)
     except MissingExtra:
         return
     if found:
-        raise BadValue(FILLED_IN, filled, f"what the form asks for: {'; '.join(found)}", where=f"/value{problem_place(found[0])}")
+        raise BadValue(FILLED_IN, filled, f"what the form asks for: {'; '.join(one.text for one in found)}", where=f"/value{found[0].place}")
 
 
 async def already_decided(access: StoreAccess, key: Key) -> HasEnded | None:
@@ -317,7 +317,8 @@ async def already_decided(access: StoreAccess, key: Key) -> HasEnded | None:
     head = await access.head(key)
     if head.status not in ENDED_STATUSES:
         return None
-    ended, one = (await read_execution(access, key)).ended, await read_approval(access, key)
+    execution = await read_execution(access, key)
+    ended, one = execution.ended, await _approval_of(access, execution)
     if head.status != "completed" or one is None or not one.votes or ended is None:
         return HasEnded(key, head.status, "a decision")
     vote = one.votes[-1]

@@ -174,6 +174,16 @@ def is_record_key(text: str) -> bool:
         return False
 
 
+def expect_revision(what: str, key: str, revision: int | None, version: int) -> None:
+    """Checks that what is changed is at the revision that its author has seen (None: any). `what` it is, is in the message, such as ``definition``.
+
+    Raises:
+        StaleRecord: it is not.
+    """
+    if revision is not None and revision != version:
+        raise StaleRecord(what, key, revision, version)
+
+
 async def post_records(store: Store, changes: Sequence[RecordChange], messages: Sequence[OutgoingMessage] = ()) -> None:
     """Carries out changes of records together with `messages`, or nothing.
 

@@ -5,7 +5,6 @@ process. It is a second proof beside the right to decide, and never in place of 
 """
 
 import hmac
-from hashlib import sha256
 
 import msgspec
 
@@ -13,9 +12,9 @@ from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation
 from perdure.core.paths import Key, path_text
-from perdure.service.signing_secrets import secrets_of
+from perdure.service.signing_secrets import digest_of, secrets_of
 
-DOMAIN = b"perdure resume token\0"
+DOMAIN = b"perdure resume token"
 
 
 class PendingApproval(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +46,7 @@ def pending_approvals(execution: Execution, secret: bytes) -> list[PendingApprov
 def resume_token(secret: bytes, key: Key, pending: PendingOperation, approval: str) -> str:
     """Returns the token of an approval."""
     said = msgspec.msgpack.encode((key, path_text(pending.path), approval, pending.number))
-    return hmac.digest(next(iter(secrets_of(secret)), secret), DOMAIN + said, sha256).hex()
+    return digest_of(next(iter(secrets_of(secret)), secret), DOMAIN, said).hex()
 
 
 def approval_of_token(execution: Execution, secret: bytes, token: str) -> PendingApproval | None:

@@ -39,17 +39,18 @@ def signature(lines: bytes, domain: bytes, said: bytes, what: str) -> bytes:
     secret = next(iter(secrets_of(lines)), b"")
     if len(secret) < SECRET_BYTES_MIN:
         raise BadValue(f"the secret of {what}", f"{len(secret)} bytes", f"at least {SECRET_BYTES_MIN} bytes; set {VARIABLE} to a long random text")
-    return _digest(secret, domain, said)
+    return digest_of(secret, domain, said)
 
 
 def is_signed(lines: bytes, domain: bytes, said: bytes, by: bytes) -> bool:
     """Whether a signature of a text of a domain is one of these secrets'."""
     found = False
     for secret in secrets_of(lines):
-        if len(secret) >= SECRET_BYTES_MIN and hmac.compare_digest(_digest(secret, domain, said), by):
+        if len(secret) >= SECRET_BYTES_MIN and hmac.compare_digest(digest_of(secret, domain, said), by):
             found = True
     return found
 
 
-def _digest(secret: bytes, domain: bytes, said: bytes) -> bytes:
+def digest_of(secret: bytes, domain: bytes, said: bytes) -> bytes:
+    """Returns the HMAC of a text of a domain with one secret."""
     return hmac.digest(secret, domain + b"\0" + said, sha256)

@@ -10,13 +10,20 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import BadExpression
-from perdure.definitions.expr.json_schema import compile_schema, schema_problems
+from perdure.definitions.expr.json_schema import compile_schema, find_problems, schema_problems
 
 
 def test_a_value_fits_or_it_is_said_where_not() -> None:
     schema = {"type": "object", "required": ["status"], "properties": {"status": {"const": "success"}, "data": {"type": "array", "minItems": 1}}}
     assert compile_schema(schema).is_valid({"status": "success", "data": [1]})
     assert schema_problems(schema, {"status": "failed", "data": []}) == ['at status: "success" was expected', "at data: [] has less than 1 item"]
+
+
+def test_the_place_of_a_problem_is_a_pointer_whatever_the_names_are() -> None:
+    schema = {"properties": {"at: a/b~c: d": {"items": {"type": "integer"}}}}
+    (found,) = find_problems(schema, {"at: a/b~c: d": [1, "x"]})
+    assert (found.place, found.text) == ("/at: a~1b~0c: d/1", 'at at: a~1b~0c: d/1: "x" is not of type "integer"')
+    assert find_problems({"type": "integer"}, "x")[0].place == ""
 
 
 @pytest.mark.parametrize("elsewhere", ["http://127.0.0.1:9/schema", "https://example.com/schema", "file:///etc/passwd", "other.json", "urn:x:y"])

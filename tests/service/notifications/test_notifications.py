@@ -19,7 +19,7 @@ from perdure.core.operations import APPROVAL_WORKFLOW, NOTICES_WORKFLOW, NOTIFIC
 from perdure.core.paths import Key
 from perdure.service.notifications import notice_finder, notification_channels
 from perdure.service.notifications.notification_channels import NotificationRefused, OutgoingNotification, email_of, smtp_server
-from perdure.service.notifications.notification_rules import NotificationRule, quiet_until
+from perdure.service.notifications.notification_rules import NotificationRule, check_rule, quiet_until
 from perdure.service.notifications.notification_workflow import EVENTS_MAX
 from perdure.service.service_workflows import SERVICE_WORKFLOWS
 from perdure.service.triggers.trigger_records import Verification
@@ -323,6 +323,20 @@ def test_an_email_has_one_line_of_title_and_one_id_in_every_attempt() -> None:
     message = email_of("flows@example.com", ["ada@example.com"], one)
     assert message["Subject"] == "Pay? Bcc: eve@example.com" and message["Bcc"] is None
     assert message["Message-ID"] == email_of("flows@example.com", ["ada@example.com"], one)["Message-ID"]
+
+
+@pytest.mark.parametrize("target", ["http://[::1", "http://", "http://host:port/", "https://host:99999/", "ftp://host", "http://a b", "host/path"])
+def test_a_rule_needs_a_url_that_can_be_called(target: str) -> None:
+    with pytest.raises(BadValue, match="the URL of a webhook"):
+        check_rule("r", NotificationRule(kinds=("failure",), channel="webhook", target=target, secret="HOOK"))
+    check_rule("r", NotificationRule(kinds=("failure",), channel="webhook", target="https://[::1]:8080/hook?a=b", secret="HOOK"))
+
+
+def test_a_rule_takes_the_addresses_that_people_may_have() -> None:
+    for wrong in ("a@" + "b" * 400, "no address", "a@b, c@d@e"):
+        with pytest.raises(BadValue, match="addresses of e-mail"):
+            check_rule("r", NotificationRule(kinds=("failure",), channel="smtp", target=wrong))
+    check_rule("r", NotificationRule(kinds=("failure",), channel="smtp", target="ada@example.com, bob@example.com"))
 
 
 @pytest.mark.parametrize("text", ["", "smtp://", "http://a?from=a@b", "smtp://host", "smtp://user:secret@host?from=x", "smtp://h:x?from=a"])

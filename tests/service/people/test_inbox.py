@@ -24,10 +24,12 @@ from perdure.core.program import program_name
 from perdure.operations import on_approvals
 from perdure.runtime.engine import Engine
 from perdure.service.callers import LOCAL, Caller
+from perdure.service.people import inbox
 from perdure.service.people.inbox import InboxFilter, InboxOrder, inbox_page
+from perdure.service.people.substitutes import stood_in_for
 from perdure.service.store_access import StoreAccess
 from perdure.stores.postgres.store import PostgresStore
-from perdure.stores.protocol import HeadFilter, Post, Store
+from perdure.stores.protocol import HeadFilter, Post, ReadOnlyStore, Store
 from perdure.stores.sqlite.store import SqliteStore
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
@@ -50,6 +52,22 @@ async def ask(c: Cluster, client: AsyncClient, title: str, **options: Any) -> No
 
 async def titles(client: AsyncClient, *args: Any, **which: Any) -> list[str]:
     return [one.title for one in await client.approvals(*args, **which)]
+
+
+@virtually
+async def test_a_count_looks_up_once_whom_somebody_stands_in_for(c: Cluster, client: AsyncClient) -> None:
+    await ask(c, client, "late", assignees=["ada"], due="1h")
+    await asyncio.sleep(2 * 3_600)
+    looked: list[str] = []
+
+    async def looking(store: ReadOnlyStore, tenant: str, name: str, now_s: float) -> tuple[str, ...]:
+        looked.append(name)
+        return await stood_in_for(store, tenant, name, now_s)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(inbox, "stood_in_for", looking)
+        count = await client.people.approval_count("ada")
+    assert (count.waiting, count.overdue, looked) == (1, 1, ["ada"])
 
 
 @virtually

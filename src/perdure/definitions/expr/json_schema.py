@@ -3,9 +3,8 @@
 References to other documents are refused, never fetched. Patterns match in time proportional to the text, so they have no look-around and no back-references.
 """
 
-import re
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -41,34 +40,37 @@ def full_schema(given: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": given, "required": [name for name, about in given.items() if "default" not in about]}
 
 
-_PLACE = re.compile(r"at (.*?): ", re.DOTALL)
+class SchemaProblem(NamedTuple):
+    """What does not fit: the place as a JSON pointer (empty: the whole value, or it is not known), and the text for users, which begins with the place."""
+
+    place: str
+    text: str
 
 
 def schema_problems(schema: dict[str, Any], value: Any) -> list[str]:
-    """Returns the problems of `value`, each with its location; none if it is valid. For a very large value, only the first one, or that there is one."""
+    """Returns the texts of the problems of `value`, as `find_problems` has them."""
+    return [one.text for one in find_problems(schema, value)]
+
+
+def find_problems(schema: dict[str, Any], value: Any) -> list[SchemaProblem]:
+    """Returns the problems of `value`; none if it is valid. For a very large value, only the first one, or that there is one."""
     validator = compile_schema(schema)
     if validator.is_valid(value):
         return []
     size, value_bytes = len(_canonical(schema)), len(msgspec.msgpack.encode(value, enc_hook=repr)) * _repetitions(schema, value)
     if size * value_bytes <= LISTED_BYTES_MAX:
-        return [_told(one) for one, _ in zip(validator.iter_errors(value), range(PROBLEMS_MAX), strict=False)]
+        return [_problem_of(one) for one, _ in zip(validator.iter_errors(value), range(PROBLEMS_MAX), strict=False)]
     if _alternatives(schema) * value_bytes <= LISTED_BYTES_MAX:
         try:
             validator.validate(value)
         except _library().ValidationError as first:
-            return [_told(first)]
-    return ["somewhere: the value does not fit, and is too large or too deep for this schema to say where; check a part of it"]
+            return [_problem_of(first)]
+    return [SchemaProblem("", "somewhere: the value does not fit, and is too large or too deep for this schema to say where; check a part of it")]
 
 
-def _told(problem: Any) -> str:
-    place = "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in problem.instance_path)
-    return f"at {place or 'the top'}: {shortened(problem.message, MESSAGE_CHARACTERS_MAX)}"
-
-
-def problem_place(told: str) -> str:
-    """Returns the JSON pointer of the place that a problem names; empty for the whole value, and if it names none."""
-    match = _PLACE.match(told)
-    return "" if match is None or match[1] == "the top" else f"/{match[1]}"
+def _problem_of(problem: Any) -> SchemaProblem:
+    place = "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in problem.instance_path)
+    return SchemaProblem(place, f"at {place.removeprefix('/') or 'the top'}: {shortened(problem.message, MESSAGE_CHARACTERS_MAX)}")
 
 
 def _alternatives(schema: Any) -> int:

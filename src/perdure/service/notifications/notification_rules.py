@@ -9,11 +9,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from perdure.code.declarations import checked_name
-from perdure.core.errors import BadValue, NotFound, StaleRecord
+from perdure.core.errors import BadValue, NotFound
+from perdure.core.header_values import is_http_url
 from perdure.service.notifications.notice_watch import watch_messages
 from perdure.service.notifications.notification_templates import check_template
-from perdure.service.people.person_records import NOTIFICATION_KINDS, NotificationKind
-from perdure.service.record_kinds import KeptValue, RecordKind, post_records
+from perdure.service.people.person_records import NOTIFICATION_KINDS, NotificationKind, is_email_address
+from perdure.service.record_kinds import KeptValue, RecordKind, expect_revision, post_records
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import ReadOnlyStore, Store
 
@@ -26,7 +27,6 @@ DEFAULT_TITLE, DEFAULT_BODY = "@{event.title}", "@{event.text}"
 GROUP_S_MAX, NAME_CHARACTERS_MAX = 7 * 86_400.0, 64
 SURGE_ABOVE_MAX, SURGE_S_MIN, SURGE_S_MAX = 1_000, 60.0, 86_400.0
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
-_URL = re.compile(r"https?://[^/\s]+\S*")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -113,7 +113,7 @@ def _check_quiet_hours(rule: NotificationRule) -> None:
 
 def _check_target(rule: NotificationRule) -> None:
     if rule.channel == "webhook":
-        if _URL.fullmatch(rule.target) is None or not rule.target.isprintable():
+        if not is_http_url(rule.target):
             raise BadValue("/target", rule.target[:200], "the URL of a webhook")
         if not rule.secret:
             raise BadValue("/secret", rule.secret, "the name of the secret that signs requests, which perdure secret set keeps")
@@ -122,7 +122,7 @@ def _check_target(rule: NotificationRule) -> None:
         if rule.target:
             raise BadValue("/target", rule.target[:200], "left out with the channel app, which calls a function of the application")
         return
-    if rule.target and not all(one.count("@") == 1 and one.isprintable() and " " not in one for one in addresses_of(rule)):
+    if rule.target and not all(map(is_email_address, addresses_of(rule))):
         raise BadValue("/target", rule.target[:200], "addresses of e-mail, separated by commas")
     if not rule.target and not set(rule.kinds) <= ASSIGNED_KINDS:
         raise BadValue("/target", rule.target, f"given for what has no assignees: {', '.join(sorted(set(rule.kinds) - ASSIGNED_KINDS))}")
@@ -185,8 +185,7 @@ async def save_rule(store: Store, tenant: str, name: str, rule: NotificationRule
     check_rule(name, rule)
     kept = await RULES.read(store, tenant, name)
     version = 0 if kept is None else kept.version
-    if revision not in (None, version):
-        raise StaleRecord(RULES.name, name, revision or 0, version)
+    expect_revision(RULES.name, name, revision, version)
     await post_records(store, [RULES.change(tenant, name, version, rule)], await watch_messages(store, tenant, uuid4().hex))
     return await read_rule(store, tenant, name)
 
@@ -199,8 +198,7 @@ async def remove_rule(store: Store, tenant: str, name: str, revision: int | None
         StaleRecord: it is not at the revision.
     """
     found = await read_rule(store, tenant, name)
-    if revision not in (None, found.version):
-        raise StaleRecord(RULES.name, name, revision or 0, found.version)
+    expect_revision(RULES.name, name, revision, found.version)
     await post_records(store, [RULES.change(tenant, name, found.version, None)])
 
 

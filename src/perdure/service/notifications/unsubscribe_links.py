@@ -10,10 +10,10 @@ import os
 
 import msgspec
 
-from perdure.core.errors import LinkRefused
 from perdure.service.people.person_records import NotificationKind
-from perdure.service.people.signed_links import bytes_of, checked_public_url, text_of
-from perdure.service.signing_secrets import environment_secrets, is_signed, signature
+from perdure.service.people.signed_links import checked_public_url
+from perdure.service.signed_texts import read_signed_text, signed_text
+from perdure.service.signing_secrets import environment_secrets
 
 DOMAIN = b"perdure unsubscribe link"
 PAGE_PATH = "/unsubscribe/"
@@ -46,8 +46,7 @@ def sign_unsubscribe_link(secret: bytes, link: UnsubscribeLink) -> str:
     Raises:
         BadValue: there is no secret, or it is too short.
     """
-    said = text_of(msgspec.msgpack.encode(link))
-    return f"{said}.{text_of(signature(secret, DOMAIN, said.encode(), 'links'))}"
+    return signed_text(secret, DOMAIN, link)
 
 
 def read_unsubscribe_link(secret: bytes, signed: str) -> UnsubscribeLink:
@@ -56,10 +55,4 @@ def read_unsubscribe_link(secret: bytes, signed: str) -> UnsubscribeLink:
     Raises:
         LinkRefused: the signature is not of this deployment.
     """
-    said, _, by = signed.partition(".")
-    try:
-        if is_signed(secret, DOMAIN, said.encode(), bytes_of(by)):
-            return msgspec.msgpack.decode(bytes_of(said), type=UnsubscribeLink)
-    except (ValueError, msgspec.MsgspecError):
-        pass  # what can't be read was not signed here
-    raise LinkRefused("it was not signed with the secret of this deployment, or was cut short")
+    return read_signed_text(secret, DOMAIN, signed, UnsubscribeLink)

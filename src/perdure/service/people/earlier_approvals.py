@@ -6,11 +6,11 @@ one whose approvals were all seen before.
 
 import msgspec
 
+from perdure.code.approval_attributes import OPEN_STATUSES
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Key
 from perdure.stores.protocol import Head, HeadFilter, ReadOnlyStore, head_position
 
-STATUSES = frozenset(("pending", "running", "waiting", "paused"))
 FIRST_PAGE, LATER_PAGE = 500, 50
 
 SEEN_MAX = 1_000
@@ -31,14 +31,14 @@ class EarlierApprovals:
         await self._look(tenant, known)
         if not known:
             return []
-        waiting = await self._store.heads(HeadFilter(keys=tuple(known), statuses=STATUSES, limit=len(known)))
+        waiting = await self._store.heads(HeadFilter(keys=tuple(known), statuses=OPEN_STATUSES, limit=len(known)))
         known.intersection_update(head.key for head in waiting)
         return sorted(waiting, key=lambda head: (head.created_at_s, head.key), reverse=True)
 
     async def _look(self, tenant: str, known: set[Key]) -> None:
         """Adds those that were not known."""
         before, newest = self._seen.get(tenant), list[Key]()
-        which = HeadFilter(tenant=tenant, workflow=APPROVAL_WORKFLOW, statuses=STATUSES, limit=FIRST_PAGE if before is None else LATER_PAGE)
+        which = HeadFilter(tenant=tenant, workflow=APPROVAL_WORKFLOW, statuses=OPEN_STATUSES, limit=FIRST_PAGE if before is None else LATER_PAGE)
         seen = set(before or ())
         while True:
             heads = await self._store.heads(which)

@@ -15,6 +15,7 @@ from perdure.code.approval_attributes import (
     ASSIGNEE,
     DUE,
     EXECUTION,
+    OPEN_STATUSES,
     PRIORITIES,
     PRIORITY,
     RESOURCE_ID,
@@ -29,7 +30,7 @@ from perdure.core.attribute_filter import AttributeCondition, AttributeOrder, Is
 from perdure.core.attributes import sortable_bytes
 from perdure.core.errors import BadValue
 from perdure.core.operations import APPROVAL_WORKFLOW
-from perdure.service.approvals import UNENDED_STATUSES, Approval, read_approval, why_refused
+from perdure.service.approvals import Approval, read_approval, why_refused
 from perdure.service.page_cursors import cursor_text, parse_cursor
 from perdure.service.people.substitutes import stood_in_for
 from perdure.service.store_access import StoreAccess
@@ -124,7 +125,7 @@ class _Selection(msgspec.Struct, frozen=True):
         return HeadFilter(
             tenant=self.tenant,
             workflow=APPROVAL_WORKFLOW,
-            statuses=UNENDED_STATUSES,
+            statuses=OPEN_STATUSES,
             ended=False,
             order=ORDERS[self.which.order],
             where=self.conditions(),
@@ -196,9 +197,8 @@ async def inbox_page(access: StoreAccess, tenant: str, which: InboxFilter, limit
 
 async def count_approvals(access: StoreAccess, tenant: str, which: InboxFilter) -> ApprovalCount:
     """Counts the approvals of a tenant that wait and that `which` selects, up to `COUNTED_MAX`."""
-    counts = []
-    for one in (which, msgspec.structs.replace(which, overdue=True)):
-        selection = await _selection(access, tenant, one)
+    every, counts = await _selection(access, tenant, which), list[int]()
+    for selection in (every, msgspec.structs.replace(every, which=msgspec.structs.replace(which, overdue=True))):
         count = len(await access.store.heads(selection.heads(None, COUNTED_MAX + 1)))
         if count <= COUNTED_MAX:
             async for _ in _approvals(access, selection, COUNTED_MAX, EARLIER):

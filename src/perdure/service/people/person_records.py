@@ -9,8 +9,8 @@ import msgspec
 
 from perdure.code.declarations import checked_name
 from perdure.core import limits
-from perdure.core.errors import BadValue, StaleRecord
-from perdure.service.record_kinds import KeptValue, RecordKind, post_records
+from perdure.core.errors import BadValue
+from perdure.service.record_kinds import KeptValue, RecordKind, expect_revision, post_records
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import ReadOnlyStore, Store
 from perdure.stores.records import RecordChange
@@ -24,7 +24,7 @@ NOTIFICATION_KINDS: tuple[NotificationKind, ...] = get_args(NotificationKind)
 SUBSTITUTE = "substitute"
 """The attribute by which those are found whom somebody stands in for."""
 
-TEXT_CHARACTERS_MAX = 320
+EMAIL_CHARACTERS_MAX = 320
 """The longest e-mail address."""
 
 
@@ -99,8 +99,7 @@ async def save_person(store: Store, tenant: str, name: str, person: PersonSettin
     check_person(checked_name(name, "person"), person)
     kept = await PEOPLE.read(store, tenant, name)
     version = 0 if kept is None else kept.version
-    if revision not in (None, version):
-        raise StaleRecord(PEOPLE.name, name, revision or 0, version)
+    expect_revision(PEOPLE.name, name, revision, version)
     await post_records(store, [_change(tenant, name, version, person)])
     return _details(name, await PEOPLE.read(store, tenant, name), (await store.store_time()).now_s)
 
@@ -135,10 +134,15 @@ def check_person(name: str, person: PersonSettings) -> None:
         raise BadValue("/substitute", person.substitute, "given together with the beginning of the absence, or neither of them")
     if person.out_until_at_s is not None and (person.out_from_at_s is None or person.out_until_at_s <= person.out_from_at_s):
         raise BadValue("/outUntilAt", person.out_until_at_s, "later than the beginning of the absence")
-    if person.email and (person.email.count("@") != 1 or not person.email.isprintable() or " " in person.email or len(person.email) > TEXT_CHARACTERS_MAX):
+    if person.email and not is_email_address(person.email):
         raise BadValue("/email", person.email[:100], "an address such as ada@example.com")
     if unknown := set(person.unsubscribed) - set(NOTIFICATION_KINDS):
         raise BadValue("/unsubscribed", sorted(unknown), f"some of {', '.join(NOTIFICATION_KINDS)}")
+
+
+def is_email_address(text: str) -> bool:
+    """Whether a text can be an e-mail address."""
+    return text.count("@") == 1 and text.isprintable() and " " not in text and len(text) <= EMAIL_CHARACTERS_MAX
 
 
 def _details(name: str, kept: KeptValue[PersonSettings] | None, now_s: float) -> PersonDetails:

@@ -5,27 +5,24 @@ and only a holder of the secret can make one. It stands for its person and gives
 among those who may decide, and not have delegated the decision, nor be out of office. The groups by which they may are those that the link was made with.
 """
 
-import base64
-import re
 from typing import Any
 
 import msgspec
 
 from perdure.code.results import Vote
 from perdure.core.errors import BadValue, DecisionRefused, LinkRefused, NotFound
+from perdure.core.header_values import is_http_url
 from perdure.core.paths import Key
 from perdure.service.approvals import Approval, already_decided, decide_approval, read_approval, why_refused
 from perdure.service.people.person_records import PEOPLE
 from perdure.service.queries import approval_after_votes
-from perdure.service.signing_secrets import is_signed, signature
+from perdure.service.signed_texts import read_signed_text, signed_text
 from perdure.service.store_access import StoreAccess
 
 DOMAIN = b"perdure approval link"
 
 PAGE_PATH = "/approvals/link/"
 """The beginning of the path of the page of a link."""
-
-_PUBLIC_URL = re.compile(r"(?i:https?)://[^\s/?#]+[^\s?#]*")
 
 
 class ApprovalLink(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +58,7 @@ def checked_public_url(text: str, what: str) -> str:
     Raises:
         BadValue: it is no address.
     """
-    if text and (_PUBLIC_URL.fullmatch(text) is None or not text.isprintable()):
+    if text and (not is_http_url(text) or "?" in text or "#" in text):
         raise BadValue(what, text[:200], "the address at which people reach the API, such as https://perdure.example.com")
     return text.rstrip("/")
 
@@ -77,8 +74,7 @@ def sign_link(secret: bytes, link: ApprovalLink) -> str:
     Raises:
         BadValue: there is no secret, or it is too short.
     """
-    said = text_of(msgspec.msgpack.encode(link))
-    return f"{said}.{text_of(signature(secret, DOMAIN, said.encode(), 'links'))}"
+    return signed_text(secret, DOMAIN, link)
 
 
 async def read_link(access: StoreAccess, secret: bytes, signed: str) -> ApprovalLink:
@@ -87,14 +83,7 @@ async def read_link(access: StoreAccess, secret: bytes, signed: str) -> Approval
     Raises:
         LinkRefused: the signature is not of this deployment, or the link has expired.
     """
-    said, _, by = signed.strip().rpartition("/")[2].partition(".")
-    try:
-        genuine = is_signed(secret, DOMAIN, said.encode(), bytes_of(by))
-        link = msgspec.msgpack.decode(bytes_of(said), type=ApprovalLink) if genuine else None
-    except (ValueError, msgspec.DecodeError):
-        link = None
-    if link is None:
-        raise LinkRefused("it was not signed with the secret of this deployment, or was cut short")
+    link = read_signed_text(secret, DOMAIN, signed.strip().rpartition("/")[2], ApprovalLink)
     if link.until_s <= (await access.store.store_time()).now_s:
         raise LinkRefused("it has expired; ask for another one")
     return link
@@ -163,20 +152,3 @@ async def _known(access: StoreAccess, key: Key) -> Approval | None:
         return await read_approval(access, key)
     except NotFound:
         return None
-
-
-def text_of(raw: bytes) -> str:
-    """Returns bytes as text that is safe in a URL."""
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
-
-
-def bytes_of(shown: str) -> bytes:
-    """Returns the bytes of a text that `text_of` has made.
-
-    Raises:
-        ValueError: it is none.
-    """
-    raw = base64.b64decode(shown.encode("ascii", "strict") + b"=" * (-len(shown) % 4), altchars=b"-_", validate=True)
-    if text_of(raw) != shown:
-        raise ValueError("the same bytes have another text")
-    return raw
