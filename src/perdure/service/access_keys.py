@@ -28,7 +28,7 @@ from perdure.service.credentials import (
     reserve_credential,
     secret_digest,
 )
-from perdure.service.record_kinds import KeptValue, is_record_key, post_records
+from perdure.service.record_kinds import KeptValue, expect_revision, is_record_key, post_records
 from perdure.service.wire_types import SecretText, Version
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
 from perdure.stores.records import RecordChange
@@ -170,8 +170,7 @@ async def _changed(store: Store, tenant: str, id: str, change: Callable[[AccessK
     after: list[tuple[AccessKey, int]] = []
 
     def changed(kept: KeptValue[AccessKey]) -> RecordChange | None:
-        if revision is not None and kept.version != revision:
-            raise StaleRecord("key", id, revision, kept.version)
+        expect_revision("key", id, revision, kept.version)
         wanted = change(kept.value)
         is_same = wanted == kept.value
         after.append((wanted, kept.version + (not is_same)))

@@ -33,7 +33,7 @@ from perdure.service.catalog_records import (
     version_changes,
     version_key,
 )
-from perdure.service.record_kinds import KeptValue, post_records
+from perdure.service.record_kinds import KeptValue, expect_revision, post_records
 from perdure.service.triggers.trigger_changes import Declaration, TriggerChanges, TriggerEdit, change_triggers, declared_edits
 from perdure.service.triggers.trigger_specs import DeclaredTrigger, declared_triggers
 from perdure.service.version_numbers import VERSION_CHARACTERS_MAX, VersionPart, is_above, next_version
@@ -301,8 +301,7 @@ async def carry_out_all(store: Store, tenant: str, edit: Edit, decide: Callable[
         found = await decide(moment)
         records = list[RecordChange]()
         for change in found:
-            if edit.revision is not None:
-                expect_revision(change, edit.revision)
+            expect_revision("definition", change.after.slug, edit.revision, 0 if change.before is None else change.before.version)
             records += (*change.records, *(await edit.besides(change) if change.records else ()))
         triggers = await decide_triggers(moment, found)
         try:
@@ -331,14 +330,3 @@ async def _trigger_edits(moment: Moment, change: CatalogChange) -> list[TriggerE
     if change.declared is None and not change.deletes:
         return []
     return await declared_edits(moment.store, moment.tenant, Declaration(change.after.slug, change.declared, moment.now_s, moment.edit.by))
-
-
-def expect_revision(change: CatalogChange, revision: int) -> None:
-    """Checks that a change was decided on from the revision that its author has seen.
-
-    Raises:
-        StaleRecord: it was not.
-    """
-    seen = 0 if change.before is None else change.before.version
-    if seen != revision:
-        raise StaleRecord("definition", change.after.slug, revision, seen)

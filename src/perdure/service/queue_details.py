@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from perdure.code.durations import whole_number
-from perdure.core.errors import BadValue, StaleRecord
+from perdure.core.errors import BadValue
+from perdure.service.record_kinds import expect_revision
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import UNLIMITED, QueueLimits, QueueStatus, Store
 
@@ -103,8 +104,7 @@ async def _statuses(store: Store, name: str) -> dict[str | None, QueueStatus]:
 
 def _expect_revision(statuses: dict[str | None, QueueStatus], name: str, tenant: str | None, revision: int | None) -> None:
     present = _revision_of(statuses[tenant].limits if tenant in statuses else UNLIMITED)
-    if revision not in (None, present):
-        raise StaleRecord("queue", name, revision, present)
+    expect_revision("queue", name, revision, present)
 
 
 def _details(status: QueueStatus) -> QueueDetails:

@@ -41,7 +41,7 @@ from perdure.service.proposals.proposal_records import (
     proposal_change,
     read_content,
 )
-from perdure.service.record_kinds import CHANGES_MAX, KeptValue, is_record_key, post_records
+from perdure.service.record_kinds import CHANGES_MAX, KeptValue, expect_revision, is_record_key, post_records
 from perdure.service.slugs import SLUG, checked_slug
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import ReadOnlyStore
@@ -267,7 +267,7 @@ async def _change_proposal(access: StoreAccess, tenant: str, id: str, slug: str,
     """Changes a proposal from what it is; decides again if another change came first, unless the caller has named the revision."""
     for _ in range(CHANGES_MAX):
         kept = await find_proposal(access.store, tenant, id, slug)
-        _expect_revision(kept, revision)
+        expect_revision("proposal", id, revision, kept.version)
         record = await decide(kept, (await access.store.store_time()).now_s)
         try:
             await post_records(access.store, [proposal_change(tenant, kept.version, record)])
@@ -277,11 +277,6 @@ async def _change_proposal(access: StoreAccess, tenant: str, id: str, slug: str,
         else:
             return msgspec.structs.replace(kept, version=kept.version + 1, value=record)
     raise StoreUnavailable(f"the proposal {id} was changed by others {CHANGES_MAX} times in a row; repeat the call")
-
-
-def _expect_revision(kept: KeptValue[ProposalRecord], revision: int | None) -> None:
-    if revision not in (None, kept.version):
-        raise StaleRecord("proposal", kept.value.id, revision or 0, kept.version)
 
 
 # Applying
@@ -306,7 +301,7 @@ async def apply(access: StoreAccess, tenant: str, id: str, slug: str, author: st
     async def decide(moment: Moment) -> CatalogChange:
         approved.clear()
         kept = await find_proposal(access.store, tenant, id, slug)
-        _expect_revision(kept, revision)
+        expect_revision("proposal", id, revision, kept.version)
         _expect_open(kept.value, "approved", moment.now_s)
         approved.append(kept)
         return await _application(moment, kept.value, content.received)

@@ -1,6 +1,5 @@
 """Events that programs post, as CloudEvents 1.0 in their JSON form: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md."""
 
-from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
@@ -12,6 +11,7 @@ from perdure.core.operations import EVENTS_WORKFLOW
 from perdure.core.paths import Key
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.event_listeners import AnnouncedEvent, event_message
+from perdure.service.triggers.trigger_specs import time_with_zone
 from perdure.stores.protocol import Committed, Post
 
 SPEC_VERSION = "1.0"
@@ -52,12 +52,9 @@ def checked_event(event: Any) -> dict[str, Any]:
 
 def _time_s(text: Any) -> float:
     try:
-        found = datetime.fromisoformat(text)
-        if found.tzinfo is not None:
-            return found.timestamp()
+        return time_with_zone(text)
     except (TypeError, ValueError, OverflowError):
-        pass
-    raise BadValue("/time", text, "a time with its zone, such as 2026-11-28T07:00:00Z")
+        raise BadValue("/time", text, "a time with its zone, such as 2026-11-28T07:00:00Z") from None
 
 
 async def post_event(access: StoreAccess, tenant: str, event: Any) -> PostedEvent:

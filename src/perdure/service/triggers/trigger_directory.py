@@ -18,7 +18,7 @@ from perdure.core.paths import Key
 from perdure.service import execution_operations, manual_runs
 from perdure.service.catalog_references import resolve_reference
 from perdure.service.execution_operations import initiated_by
-from perdure.service.record_kinds import CHANGES_MAX, KeptValue, is_record_key, post_records
+from perdure.service.record_kinds import CHANGES_MAX, KeptValue, expect_revision, is_record_key, post_records
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.code_schedules import undeclared_among
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES, ScheduleIncident
@@ -239,7 +239,7 @@ async def delete_trigger(access: StoreAccess, tenant: str, id: str, revision: in
         TriggerOwned: a definition, or code, declares it.
     """
     kept = await find_trigger(access, tenant, id)
-    _expect_revision(kept, revision)
+    expect_revision("trigger", kept.key, revision, kept.version)
     if not await undeclared_among(access.store, [kept.value]):
         _expect_unowned(kept.value)
     changes = await change_triggers(access.store, tenant, [TriggerEdit(kept, None)], (await access.store.store_time()).now_s)
@@ -297,7 +297,7 @@ async def change_trigger(
     """
     for number in range(1, CHANGES_MAX + 1):
         kept = await find_trigger(access, tenant, id)
-        _expect_revision(kept, revision)
+        expect_revision("trigger", kept.key, revision, kept.version)
         after = await change(kept.value)
         if after == kept.value:
             return await _shown(access, tenant, kept)
@@ -315,11 +315,6 @@ async def _carried_out(access: StoreAccess, tenant: str, edit: TriggerEdit, now_
     changes = await change_triggers(access.store, tenant, [edit], now_s)
     await post_records(access.store, changes.records, changes.messages)
     return await read_trigger(access, tenant, changes.after[0].id)
-
-
-def _expect_revision(kept: KeptValue[TriggerRecord], revision: int | None) -> None:
-    if revision is not None and kept.version != revision:
-        raise StaleRecord("trigger", kept.key, revision, kept.version)
 
 
 def _expect_unowned(record: TriggerRecord) -> None:

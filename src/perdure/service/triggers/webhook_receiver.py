@@ -118,7 +118,11 @@ class _Received(NamedTuple):
 
 
 class _TurnReads:
-    """What is read once for all requests in one turn of the event loop."""
+    """What was read, until the end of the turn of the event loop in which the read returned.
+
+    From a store whose reads do not suspend, one read serves all requests of a turn. From another one, requests that come together read by themselves, and only
+    one that comes in the very turn in which a read returns takes what that has found.
+    """
 
     def __init__(self) -> None:
         self._found: dict[object, Any] = {}
