@@ -126,3 +126,17 @@ async def test_executions_to_watch_travel_in_the_query_with_slashes_commas_and_u
     assert len({one["number"] for one in found if one["type"] == "changed"}) == 1
     refused = await api("GET", "/api/events/stream?follow=false&watch=calc")
     assert (refused.status, refused.json["where"].strip("/")) == (422, "watch") and "order/o-17" in refused.json["detail"]
+
+
+async def test_a_graph_that_has_not_changed_is_not_sent_again(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "greet", "id": "g", "input": {}})
+    while (first := await api("GET", "/api/executions/greet/g/graph")).status != 200:
+        assert first.status == 422, "it has not begun"
+    tag = first.headers["etag"]
+    assert tag == f'"{first.json["at"]}"'
+    again = await api("GET", "/api/executions/greet/g/graph", if_none_match=tag)
+    assert (again.status, again.headers["etag"]) == (304, tag)
+    await api("POST", "/api/executions/greet/g/messages", {"name": "named", "body": "ada"})
+    await ended(api, "/api/executions/greet/g")
+    changed = await api("GET", "/api/executions/greet/g/graph", if_none_match=tag)
+    assert changed.status == 200 and changed.json["at"] > first.json["at"]

@@ -20,9 +20,10 @@ _NEXT = "read it again, and repeat the change if it still makes sense"
 
 
 def version_headers(operation: Operation, result: Any) -> Headers:
-    """Returns the header with the tag of a result, if it has a version."""
+    """Returns the header with the tag of a result, if it has a version. What has none yet (0) changes without one."""
     name = operation.version_field
-    return ((b"etag", f'"{getattr(result, name)}"'.encode()),) if name is not None and result is not None else ()
+    version = None if name is None or result is None else getattr(result, name)
+    return ((b"etag", f'"{version}"'.encode()),) if version else ()
 
 
 def is_known(request: ApiRequest, headers: Headers) -> bool:

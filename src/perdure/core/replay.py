@@ -65,6 +65,27 @@ def replay_program(
     return diverged
 
 
+STARTS_ANEW: frozenset[type] = frozenset((e.ReopenedEvent, e.SnapshotEvent, e.IterationResumedEvent, e.RemovedEvent))
+"""The events behind which a replay can't be continued, because they change what the program is fed of the whole log."""
+
+
+def continue_replay(execution: Execution, events: Sequence[e.Event], program: Program) -> Generator[LoadBlob, bytes, Diverged | None]:
+    """Folds more events, which none of `STARTS_ANEW` is among, and feeds them to a program that was replayed over everything before them.
+
+    They have to be whole commits. Returns how the program diverged, if it did.
+    """
+    cursor = ReplayCursor(execution, events)
+    diverged: Diverged | None = None
+    while (event := cursor.advance()) is not None:
+        if diverged is None and type(event) not in e.COMMAND_EVENTS and not _is_resumed_in_vain(events, cursor.position):
+            try:
+                yield from _replay_event(execution, event, cursor, program)
+            except Diverged as error:
+                diverged = error
+                program.refuse(error)
+    return diverged
+
+
 def _resumed_iterations(events: Sequence[e.Event]) -> dict[Path, int]:
     """Returns the iteration from which each loop of a compacted log continues, up to the next reopening."""
     found: dict[Path, int] = {}

@@ -33,20 +33,21 @@ class StepAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def step_attempts(execution: Execution, events: Iterable[e.Event]) -> dict[Path, list[StepAttempt]]:
     """Folds events into a fresh `execution`; returns the attempts of its calls by path, those of forgotten iterations included."""
-    recorder = _Recorder()
+    recorder = AttemptRecorder()
     for event in events:
         recorder.record(execution, event)
         execution.apply(event)
     return recorder.attempts
 
 
-class _Recorder:
-    """Records attempts from events that are about to be folded."""
+class AttemptRecorder:
+    """Records the attempts of calls by path, from events that are about to be folded."""
 
     def __init__(self) -> None:
         self.attempts: dict[Path, list[StepAttempt]] = {}
 
     def record(self, execution: Execution, event: e.Event) -> None:
+        """Records what an event says, which is about to be folded into `execution`."""
         match event:
             case e.OpenedEvent(path, CallOperation() as op, by) if not execution.recalled_results.recalls(path, op):
                 self._begin(path, execution.now_s, by)

@@ -59,6 +59,23 @@ async def run_with_blobs(payloads: BlobCache, deciding: Generator[LoadBlob, byte
         return end.args[0]  # type: ignore[no-any-return]  # what the generator returned
 
 
+async def run_in_threads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T], unwritten: Mapping[str, bytes] = {}) -> T:
+    """Runs a generator of the core to its end, each part in a thread, because its time grows with a log. Blobs in `unwritten` are not in the store."""
+    answer: Any = None
+    while True:
+        asked = await asyncio.to_thread(_next_load, making, answer)
+        if not isinstance(asked, LoadBlob):
+            return asked[0]
+        answer = unwritten.get(asked.blob.sha256) or await payloads.get(asked.blob.sha256)
+
+
+def _next_load(making: Generator[LoadBlob, bytes, T], answer: Any) -> LoadBlob | tuple[T]:
+    try:
+        return making.send(answer)
+    except StopIteration as end:  # a future cannot carry a StopIteration
+        return (end.value,)
+
+
 class _GeneratorEnded(Exception):  # a future can't carry a StopIteration
     """Carries the value that a generator returned."""
 

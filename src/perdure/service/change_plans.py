@@ -25,9 +25,8 @@ from perdure.core.time_bounds import TimeBounds
 from perdure.core.undo_plan import UNDO_INPUT, UNDOABLE, operations_to_undo
 from perdure.definitions.format import definition_diff
 from perdure.definitions.graph.execution_view import problems_of_patch
-from perdure.runtime.blob_loader import BlobCache
+from perdure.runtime.blob_loader import BlobCache, run_in_threads
 from perdure.service import definition_patches, execution_requests, reruns
-from perdure.service.definition_views import run_with_loads
 from perdure.service.reruns import read_execution
 from perdure.service.store_access import StoreAccess
 
@@ -226,7 +225,7 @@ async def _plan_of_patch(access: StoreAccess, before: Execution, decided: Sequen
     if not refused:
         found = await access.store.read(before.key)
         events = [] if found is None else log_format.decode_rows(found.payloads)
-        refused = list(await run_with_loads(BlobCache(access.store), problems_of_patch(before.key, events, message.definition)))
+        refused = list(await run_in_threads(BlobCache(access.store), problems_of_patch(before.key, events, message.definition)))
     kept = {} if refused else {"reused": _texts(_shown(before.settled)), "continued": _texts(path for path in before.open if _is_shown(path))}
     return msgspec.structs.replace(plan, changes=changes.splitlines(), refused=refused, has_effect=not refused, **kept)
 

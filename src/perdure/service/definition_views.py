@@ -1,7 +1,6 @@
 """Reads executions of definitions: the present definition, the view of its state, and the secrets that it reads. Nothing is changed."""
 
-import asyncio
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -10,7 +9,7 @@ import msgspec
 from perdure.core import views
 from perdure.core.errors import BadExpression, BadValue
 from perdure.core.paths import Key
-from perdure.core.replay import LoadBlob, fold_events
+from perdure.core.replay import fold_events
 from perdure.core.views import StepView
 from perdure.definitions.expr import template
 from perdure.definitions.format.dialect_rules import RULES
@@ -18,7 +17,7 @@ from perdure.definitions.format.model import SOURCE_FIELDS
 from perdure.definitions.graph import execution_view
 from perdure.definitions.graph.execution_view import ExecutionView, TokenCounts
 from perdure.definitions.graph.ir import IR, GraphNode
-from perdure.runtime.blob_loader import BlobCache
+from perdure.runtime.blob_loader import BlobCache, run_in_threads
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.past_states import PastState, read_past
 from perdure.service.store_access import StoreAccess
@@ -105,24 +104,7 @@ async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView |
     Raises:
         NotReplayable: the log does not replay over the definition.
     """
-    return await run_with_loads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.position))
-
-
-async def run_with_loads(payloads: BlobCache, making: Generator[LoadBlob, bytes, T], unwritten: Mapping[str, bytes] = {}) -> T:
-    """Drives the generator of a view to its end, in threads, because its time grows with the log. Blobs in `unwritten` are not in the store."""
-    answer: Any = None
-    while True:
-        asked = await asyncio.to_thread(_next_load, making, answer)
-        if not isinstance(asked, LoadBlob):
-            return asked[0]
-        answer = unwritten.get(asked.blob.sha256) or await payloads.get(asked.blob.sha256)
-
-
-def _next_load(making: Generator[LoadBlob, bytes, T], answer: Any) -> LoadBlob | tuple[T]:
-    try:
-        return making.send(answer)
-    except StopIteration as end:  # a future cannot carry a StopIteration
-        return (end.value,)
+    return await run_in_threads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.position))
 
 
 def secrets_read_by(ir: IR, triggers: Any = ()) -> dict[str, list[str]]:

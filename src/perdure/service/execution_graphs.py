@@ -14,13 +14,16 @@ from perdure.core.paths import UNDO, Key, Path, parse_path
 from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.core.views import StepView, step_views
 from perdure.definitions.format.compiler import compile_definition
+from perdure.definitions.graph.execution_view import ExecutionView
 from perdure.definitions.graph.operation_graph import operation_graph
 from perdure.definitions.graph.shown_graph import NodePassages, PictureState, ShownGraph, shown_graph
 from perdure.service.catalog import load_version
 from perdure.service.dead_letter_groups import step_name
 from perdure.service.definition_views import view_of_past
-from perdure.service.past_states import PastState, read_past
+from perdure.service.past_states import read_past
 from perdure.service.store_access import StoreAccess
+
+Attempts = Mapping[Path, Sequence[StepAttempt]]
 
 
 async def read_graph(access: StoreAccess, key: Key, at: int | None = None) -> ShownGraph:
@@ -31,27 +34,36 @@ async def read_graph(access: StoreAccess, key: Key, at: int | None = None) -> Sh
         BadValue: its log has no such event, or it has not begun.
         NotReplayable: it runs a definition, and its log does not replay over that.
     """
+    if at is None:
+        async with access.tails.use(key) as tail:
+            if "graph" not in tail.cached:
+                tail.cached["graph"] = await tail.look(_graph_of)
+            found: ShownGraph = tail.cached["graph"]  # of the type that `_graph_of` returns
+            return found
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
     attempts = step_attempts(execution, past.seen)
-    if execution.definition is None:
-        if execution.started is None:
-            raise BadValue("execution", str(key), "one that has begun; it has no graph yet")
-        return _graph_of_code(execution, past, attempts)
-    view = await view_of_past(access.store, past)
-    assert view is not None, "it has begun"
+    view = None if execution.definition is None else await view_of_past(access.store, past)
+    return _graph_of(execution, attempts, view, past.version)
+
+
+def _graph_of(execution: Execution, attempts: Attempts, view: ExecutionView | None, version: int) -> ShownGraph:
+    if execution.started is None:
+        raise BadValue("execution", str(execution.key), "one that has begun; it has no graph yet")
+    if view is None:
+        return _graph_of_code(execution, attempts, version)
     states: dict[str, PictureState] = {node.id: view.states.get(node.id, "not_reached") for node in view.ir.nodes}
     passages = _passages(view.steps, attempts, {node.id for node in view.ir.nodes})
-    return shown_graph(view.ir, states, view.taken, passages, past.version)
+    return shown_graph(view.ir, states, view.taken, passages, version)
 
 
-def _graph_of_code(execution: Execution, past: PastState, attempts: Mapping[Path, Sequence[StepAttempt]]) -> ShownGraph:
+def _graph_of_code(execution: Execution, attempts: Attempts, version: int) -> ShownGraph:
     found = operation_graph(execution)
     passages = {step.path: NodePassages([step], len(attempts.get(parse_path(step.path), ()))) for step in step_views(execution)}
-    return shown_graph(found.ir, found.states, found.taken, passages, past.version)
+    return shown_graph(found.ir, found.states, found.taken, passages, version)
 
 
-def _passages(steps: Sequence[StepView], attempts: Mapping[Path, Sequence[StepAttempt]], ids: Collection[str]) -> dict[str, NodePassages]:
+def _passages(steps: Sequence[StepView], attempts: Attempts, ids: Collection[str]) -> dict[str, NodePassages]:
     """The passages of nodes by id. What is opened beside a node, or for an item of it, is no passage, and its attempts count."""
     found: dict[str, NodePassages] = {}
     for step in steps:

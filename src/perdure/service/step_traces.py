@@ -13,9 +13,10 @@ from perdure.core.paths import Key, Path, parse_path
 from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.core.values import ENCODED_NONE, Value
 from perdure.core.views import StepState, StepView
+from perdure.definitions.graph.execution_view import ExecutionView
 from perdure.service.dead_letter_groups import step_name
 from perdure.service.definition_views import view_of_past
-from perdure.service.past_states import PastState, read_past
+from perdure.service.past_states import read_past
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import EncodedInput, WorkflowInput, decoded_input
 
@@ -86,19 +87,28 @@ async def read_steps(access: StoreAccess, key: Key, at: int | None, after: int, 
         BadValue: its log has no such event.
         NotReplayable: it runs a definition, and its log does not replay over that.
     """
+    if at is None:
+        async with access.tails.use(key) as tail:
+            if "steps" not in tail.cached:
+                view = await tail.view()
+                tail.cached["steps"] = _shown_steps(tail.execution, view)
+            return await _page(access, tail.execution, tail.attempts, tail.cached["steps"], after, limit)
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
     attempts = step_attempts(execution, past.seen)
-    steps = await _views(access, past, execution)
-    page = [await _trace(access, number, step, execution, attempts) for number, step in enumerate(steps[after : after + limit], after + 1)]
-    return StepPage(page, after + limit if len(steps) > after + limit else None)
+    view = None if execution.definition is None else await view_of_past(access.store, past)
+    return await _page(access, execution, attempts, _shown_steps(execution, view), after, limit)
 
 
-async def _views(access: StoreAccess, past: PastState, execution: Execution) -> list[StepView]:
+def _shown_steps(execution: Execution, view: ExecutionView | None) -> list[StepView]:
     if execution.definition is None:
         return views.step_views(execution)
-    found = await view_of_past(access.store, past)
-    return [] if found is None else found.steps
+    return [] if view is None else view.steps
+
+
+async def _page(access: StoreAccess, execution: Execution, attempts: dict[Path, list[StepAttempt]], steps: list[StepView], after: int, limit: int) -> StepPage:
+    page = [await _trace(access, number, step, execution, attempts) for number, step in enumerate(steps[after : after + limit], after + 1)]
+    return StepPage(page, after + limit if len(steps) > after + limit else None)
 
 
 async def _trace(access: StoreAccess, number: int, step: StepView, execution: Execution, attempts: dict[Path, list[StepAttempt]]) -> StepTrace:
@@ -120,7 +130,7 @@ async def _trace(access: StoreAccess, number: int, step: StepView, execution: Ex
         error=step.error,
         input=await _input(access, known),
         output=_output(known),
-        attempts=attempts.get(path, []),
+        attempts=[*attempts.get(path, ())],
     )
 
 

@@ -17,6 +17,7 @@ from perdure.runtime.engine import Engine
 from perdure.runtime.execution_results import Ending, wait_for_result
 from perdure.runtime.local_engine import wait_for_end
 from perdure.service.execution_folds import FoldCache
+from perdure.service.execution_tails import ExecutionTails
 from perdure.service.history_tails import HistoryCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.service.people.earlier_approvals import EarlierApprovals
@@ -61,6 +62,7 @@ class StoreAccess:
         self.wait_warnings = WaitWarnings(store)
         self.folds = FoldCache(store)
         self.histories = HistoryCache()
+        self.tails = ExecutionTails(store)
         self.earlier_approvals = EarlierApprovals(store)
         self.rejected_deliveries = RejectedDeliveries()
         self.changes = TenantChanges(store)

@@ -18,7 +18,7 @@ from perdure.core.loop_iterations import is_in_trimmed_iteration
 from perdure.core.operation_state import PendingOperation, SettledOperation
 from perdure.core.operations import CallOperation, Failure, KeepOperation, Operation, SpawnOperation, awaits_approval, operation_target
 from perdure.core.paths import UNDO, Key, Path, path_text
-from perdure.core.replay import LoadBlob, replay_program
+from perdure.core.replay import LoadBlob, continue_replay, replay_program
 from perdure.core.views import StepState, StepView
 from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.definitions.graph.graph_run import Passage, PassageRecord
@@ -75,15 +75,49 @@ def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator
     end = number
     while end < len(events) and type(events[end]) in e.COMMAND_EVENTS:
         end += 1
-    execution, program = Execution(key), new_graph_program(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
-    program.run.passages = PassageRecord()
+    following = ViewReplay(key)
     try:
-        diverged = yield from replay_program(execution, events, program, awake=True, until=end)
-        if isinstance(diverged, Diverged):
-            raise NotReplayable(key, number, diverged.diff)
-        return _ViewBuilder(execution, program, number).made() if program.is_begun else None
+        yield from following.begin(events, number, until=end)
+        return following.view(number)
     finally:
-        program.close()
+        following.close()
+
+
+class ViewReplay:
+    """Follows an execution of a definition: it replays the log, then what is added to it, and makes the view of the present state."""
+
+    def __init__(self, key: Key) -> None:
+        self.execution = Execution(key)
+        self._program = new_graph_program(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
+        self._program.run.passages = PassageRecord()
+
+    def begin(self, events: Sequence[e.Event], number: int, until: int | None = None) -> Generator[LoadBlob, bytes, None]:
+        """Replays the first `until` of the events of a log, which is as of event `number`.
+
+        Raises:
+            NotReplayable: the log does not replay.
+        """
+        self._expect_same((yield from replay_program(self.execution, events, self._program, awake=True, until=until)), number)
+
+    def go_on(self, events: Sequence[e.Event]) -> Generator[LoadBlob, bytes, None]:
+        """Replays whole commits that were added. See `continue_replay`.
+
+        Raises:
+            NotReplayable: the log does not replay.
+        """
+        self._expect_same((yield from continue_replay(self.execution, events, self._program)), self.execution.version)
+
+    def _expect_same(self, diverged: Diverged | None, number: int) -> None:
+        if diverged is not None:
+            raise NotReplayable(self.execution.key, number, diverged.diff)
+
+    def view(self, number: int) -> ExecutionView | None:
+        """Returns the view, as that after event `number`; None if the execution has not begun."""
+        return _ViewBuilder(self.execution, self._program, number).made() if self._program.is_begun else None
+
+    def close(self) -> None:
+        """Closes the program."""
+        self._program.close()
 
 
 def problems_of_patch(key: Key, events: Sequence[e.Event], definition: bytes) -> Generator[LoadBlob, bytes, tuple[str, ...]]:

@@ -4,7 +4,7 @@ A log has no plan, but it has times: an operation that began after another one h
 leads to an operation from those that it follows directly. Branches, iterations and all else that has operations below its path are blocks.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -127,11 +127,17 @@ def _node(place: _Place, region: int) -> GraphNode:
 
 
 def _following(places: list[_Place]) -> Iterator[tuple[_Place, _Place]]:
-    """Yields the pairs of places of one list of which the second follows the first with none in between."""
+    """Yields the pairs of places of one list of which the second follows the first with none in between: the first ended before the second began, and after
+    every other one that was over by then had begun; or it is the last of those to begin."""
     over = sorted(((one.ended, one) for one in places if one.ended is not None), key=lambda pair: pair[0])
     ends = [end for end, _ in over]
-    last_begun = list(accumulate((one.begun for _, one in over), max))
+    latest = [number for _, number in accumulate(((one.begun, number) for number, (_, one) in enumerate(over)), max)]
     for place in places:
-        count = bisect_left(ends, place.begun)
-        earlier = [one for end, one in reversed(over[:count]) if end > last_begun[count - 1] or one.begun == last_begun[count - 1]] if count else []
-        yield from ((one, place) for one in reversed(earlier[:EDGES_MAX]))
+        if not (count := bisect_left(ends, place.begun)):
+            continue
+        last = latest[count - 1]
+        first = max(bisect_right(ends, over[last][1].begun, 0, count), count - EDGES_MAX)
+        found = over[first:count]
+        if last < first and len(found) < EDGES_MAX:
+            found = [over[last], *found]
+        yield from ((one, place) for _, one in found)

@@ -1,7 +1,7 @@
 """A graph as data: the plan of a definition, or what an execution has done; all that is needed to draw it."""
 
 from collections.abc import Collection, Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -74,7 +74,7 @@ class ShownGraph(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     definition: str
     order: str
-    at: int
+    at: Annotated[int, msgspec.Meta(extra={"version": True})]
     nodes: list[ShownNode]
     edges: list[ShownEdge]
     regions: list[ShownRegion]

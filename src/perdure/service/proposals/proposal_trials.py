@@ -24,12 +24,11 @@ from perdure.core.values import Blob
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.graph.execution_view import ExecutionView, view_at_event
 from perdure.definitions.graph.plan import plan_of_definition
-from perdure.runtime.blob_loader import BlobCache
+from perdure.runtime.blob_loader import BlobCache, run_in_threads
 from perdure.service import queries
 from perdure.service.catalog import read_document, received_bytes
 from perdure.service.catalog_calls import CallingDefinition, FoundCalls, find_calls
 from perdure.service.definition_starts import release_of
-from perdure.service.definition_views import run_with_loads
 from perdure.service.proposals.recorded_answers import RecordedAnswers
 from perdure.service.proposals.trial_run import RecordedRun, TrialRun, TriedDefinition, UnknownStep
 from perdure.service.queries import ExecutionFilter
@@ -138,7 +137,7 @@ async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found
         return _unknown(key, UnknownStep("", "it ran code"))
     payloads = BlobCache(access.store)
     try:
-        before = await run_with_loads(payloads, view_at_event(key, events, len(events)))
+        before = await run_in_threads(payloads, view_at_event(key, events, len(events)))
         assert before is not None, "it has begun"
         calls = {one.target: one for one in (*found.calls, *execution.calls)}  # what it called then, in the versions of then
         run = TrialRun(
@@ -147,7 +146,7 @@ async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found
             payloads,
         )
         await run.run(until_s)
-        after = await run_with_loads(payloads, view_at_event(key, run.events, len(run.events)), run.blobs) if run.events else None
+        after = await run_in_threads(payloads, view_at_event(key, run.events, len(run.events)), run.blobs) if run.events else None
     except (NotReplayable, LogDamaged) as error:
         return _unknown(key, UnknownStep("", f"its log can't be read: {error}"))
     if after is None:
