@@ -1,0 +1,8 @@
+// Reads things again every few seconds, as long as the page is visible and updates are not paused.
+import { useConnection } from "./use-live";
+
+/** Options of a query that is read again by itself. A hidden page reads nothing. */
+export function usePolling(seconds = 5): { refetchInterval: number | false; refetchIntervalInBackground: false } {
+  const isPaused = useConnection() === "paused";
+  return { refetchInterval: isPaused ? false : seconds * 1_000, refetchIntervalInBackground: false };
+}

@@ -1,0 +1,41 @@
+// What the pages of workflows read: definitions and code as one list, and the counts of their executions.
+import { useQueries } from "@tanstack/react-query";
+import { queries, type Schemas } from "@/api/client";
+import { usePolling } from "@/api/polling";
+
+export type Definition = Schemas["CatalogDefinition"];
+export type CodeWorkflow = Schemas["ListedCodeWorkflow"];
+export type ListedWorkflow = Definition | CodeWorkflow;
+
+/** Paths of which the pages of workflows read something. */
+export const WORKFLOW_PATHS = ["/api/workflows", "/api/workflow-"];
+
+/** Whether a workflow is a definition of the catalog, and not code. */
+export function isDefinition(workflow: ListedWorkflow): workflow is Definition {
+  return workflow.kind !== "code";
+}
+
+export interface Outcomes {
+  byWorkflow: Map<string, Schemas["WorkflowOutcomes"]>;
+  fromAt: string;
+  untilAt: string;
+}
+
+const ASKED_MAX = 25;
+
+/** The outcomes of workflows in the last 24 hours; of many, a part at a time, so that each is counted far enough. */
+export function useOutcomes(workflows: string[]): Outcomes {
+  const polling = usePolling(15);
+  const parts = Array.from({ length: Math.ceil(workflows.length / ASKED_MAX) }, (_, index) => workflows.slice(index * ASKED_MAX, (index + 1) * ASKED_MAX));
+  const answers = useQueries({
+    queries: parts.map((workflow) => queries.queryOptions("get", "/api/workflow-outcomes", { params: { query: { workflow, hours: 24 } } }, { ...polling, placeholderData: (before) => before })),
+  }).flatMap((one) => (one.data ? [one.data] : []));
+  return {
+    byWorkflow: new Map(answers.flatMap((one) => one.items.map((item) => [item.workflow, item] as const))),
+    fromAt: answers[0]?.fromAt ?? "",
+    untilAt: answers[0]?.untilAt ?? "",
+  };
+}
+
+/** The statuses of executions that have not ended, as search parameters of the list of executions. */
+export const OPEN_STATUSES = ["running", "waiting", "waiting_approval", "paused", "needs_attention", "undoing"];
