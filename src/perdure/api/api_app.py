@@ -129,7 +129,7 @@ class ApiApp:
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._active_limits = active_limits
         self._facts = facts or ServerFacts(version=package_version(), started_at_s=time.time())
-        self._observer, self._metrics, self._webhooks, self._console, self._public_url = observer, metrics, webhooks, console, public_url
+        self._observer, self._metrics, self._webhooks, self.console, self._public_url = observer, metrics, webhooks, console, public_url
         self._links = ApprovalLinkPage(lambda: self.access, secret, limiter)
         self._unsubscribe = UnsubscribePage(lambda: self.access, secret, limiter)
         self._routes = RouteTree()
@@ -206,7 +206,7 @@ class ApiApp:
                 return await self._shown_metrics(self._metrics, request)
         if (preflight := self._headers.preflight(request)) is not None:
             return preflight
-        for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks, self._console):
+        for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks, self.console):
             if others is not None and (other := await others(request)) is not None:
                 fields.route = ROUTES_OF_LINKS.get(type(others), f"/{request.segments[0]}")
                 return other
