@@ -55,6 +55,7 @@ async def test_sessions_are_listed_and_ended(api: Api) -> None:
 async def test_everybody_learns_who_they_are_and_nobody_says_it(api: Api) -> None:
     api.caller = Caller("acme", "key:w", frozenset(("operator",)), queues=("mails",))
     found = (await api("GET", "/api/whoami")).json
+    assert found.pop("operations") == [one.name for one in OPERATIONS if one.for_workers and one.role in ("operator", None)]
     assert found == {"tenantName": "acme", "subject": "key:w", "roles": ["operator"], "groups": [], "queues": ["mails"], "expiresAt": None}
     assert (await api("GET", "/api/whoami?caller=key:root")).status == 422
 
@@ -96,7 +97,7 @@ async def test_a_client_of_a_server_calls_operations_on_access(tmp_path: Path) -
             await access.call(on_access.list_keys, "acme")
         with pytest.raises(NotFound, match=r"nothing of the tenant acme here"):
             await access.call(on_executions.status, Key("acme", "calc", "x"))
-        assert await access.call(on_access.whoami, forged) == caller_details(LOCAL)
+        assert await access.call(on_access.whoami, forged) == caller_details(LOCAL, tuple(one.name for one in OPERATIONS))
         await access.aclose()
 
 

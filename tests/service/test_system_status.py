@@ -9,7 +9,7 @@ import pytest
 from perdure import App
 from perdure.core.errors import ExecutionFailed
 from perdure.service import system_status
-from perdure.service.server_facts import NO_SERVER
+from perdure.service.server_description import NO_SERVER
 from perdure.service.system_status import execution_rates
 from tests.api.api_setup import WORKFLOWS, calc
 from tests.api.service_setup import service_in_process

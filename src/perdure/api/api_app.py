@@ -49,7 +49,7 @@ from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.idempotency import IdempotentRequests, KeptAnswer, KeyedRequest
 from perdure.service.rate_limits import RateLimiter
-from perdure.service.server_facts import ServerFacts, package_version
+from perdure.service.server_description import ServerDescription, package_version
 from perdure.service.store_access import StoreAccess
 
 logger = logging.getLogger("perdure.api")
@@ -123,12 +123,12 @@ class ApiApp:
         public_url: str = "",
         observer: Observer | None = None,
         metrics: MetricsExposition | None = None,
-        facts: ServerFacts | None = None,
+        facts: ServerDescription | None = None,
     ) -> None:
         self.access, self._authenticate, self._secret = access, authenticate, secret
         self._limiter, self._pages, self._headers, self._root_path = limiter, pages, headers or AnswerHeaders(), root_path
         self._active_limits = active_limits
-        self._facts = facts or ServerFacts(version=package_version(), started_at_s=time.time())
+        self._facts = facts or ServerDescription(version=package_version(), started_at_s=time.time())
         self._observer, self._metrics, self._webhooks, self.console, self._public_url = observer, metrics, webhooks, console, public_url
         self._links = ApprovalLinkPage(lambda: self.access, secret, limiter)
         self._unsubscribe = UnsubscribePage(lambda: self.access, secret, limiter)

@@ -25,7 +25,7 @@ from perdure.service.oidc import OidcSettings, OidcVerifier
 from perdure.service.people.signed_links import checked_public_url
 from perdure.service.rate_limits import RateLimiter
 from perdure.service.secrets.secret_resolver import secret_resolver_for
-from perdure.service.server_facts import ServerFacts, package_version
+from perdure.service.server_description import ServerDescription, package_version
 from perdure.service.sessions import SessionVerifier
 from perdure.service.store_access import StoreAccess
 
@@ -127,7 +127,7 @@ class ServiceApi:
             await self._client.aclose()
 
 
-def _facts(settings: ServiceSettings) -> ServerFacts:
+def _facts(settings: ServiceSettings) -> ServerDescription:
     """What a service says of itself: settings that people ask for, and of secrets only whether there are any."""
     shown: dict[str, Any] = {
         "publicUrl": settings.public_url,
@@ -139,7 +139,7 @@ def _facts(settings: ServiceSettings) -> ServerFacts:
         "activePerPerson": settings.active_limits.per_person,
         "activeOfPeople": settings.active_limits.in_all,
     }
-    return ServerFacts(version=package_version(), started_at_s=time.time(), roles=settings.roles, settings=shown)
+    return ServerDescription(version=package_version(), started_at_s=time.time(), roles=settings.roles, settings=shown)
 
 
 class ServiceServer:

@@ -186,7 +186,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     from perdure.runtime.server import serve
     from perdure.runtime.task_broker import TaskBroker
     from perdure.service.secrets.secret_resolver import secret_resolver_for
-    from perdure.service.server_facts import ServerFacts, package_version
+    from perdure.service.server_description import ServerDescription, package_version
     from perdure.service.service_workflows import engine_options
     from perdure.service.signing_secrets import environment_secrets
     from perdure.service.store_access import StoreAccess
@@ -204,7 +204,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         secret = environment_secrets() or token.encode()  # without a secret of its own, what it signs holds until it ends
         broker = TaskBroker(store, None, threaded=True, secrets=secret_resolver_for(store))
         shown: dict[str, Any] = {"broker": broker, "observer": observation.observer, "metrics": observation.exposition(store)}
-        shown["facts"] = ServerFacts(version=package_version(), started_at_s=time.time(), roles=("api", "engine", "worker"), settings={"mode": "dev"})
+        shown["facts"] = ServerDescription(version=package_version(), started_at_s=time.time(), roles=("api", "engine", "worker"), settings={"mode": "dev"})
         access = StoreAccess(store, engine)
         shown |= {"webhooks": WebhookRoutes(access), "console": ConsolePages(("token",))}
         app = ApiApp(access, LoopbackAccess(token, settings.tenant), secret=secret, **shown)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from perdure.service.execution_counts import newest_heads
-from perdure.service.server_facts import ServerFacts
+from perdure.service.server_description import ServerDescription
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Head, HeadFilter, Store
 
@@ -62,7 +62,7 @@ class SystemStatus(msgspec.Struct, frozen=True, kw_only=True):
     rates: ExecutionRates
 
 
-async def system_status(access: StoreAccess, tenant: str, server: ServerFacts) -> SystemStatus:
+async def system_status(access: StoreAccess, tenant: str, server: ServerDescription) -> SystemStatus:
     """Reads the state of the system."""
     return SystemStatus(
         version=server.version,

@@ -65,7 +65,8 @@ async def remove_secret(store: Store, tenant: str, name: str) -> None:
         BadValue: the name is not valid, or the store keeps no secrets.
     """
     vault = _vault(store)
-    if not await VaultClient(vault, None).remove(tenant, checked_secret_name(name)):
+    # It is looked for first, since the removal of a secret has its entry in the audit before it happens.
+    if not await vault.read(tenant, checked_secret_name(name)) or not await VaultClient(vault, None).remove(tenant, name):
         raise NotFound(name, f"the store has no secret {name!r}: GET /api/secrets, or perdure secret ls, lists those that there are")
     _ = await vault.wipe()
 

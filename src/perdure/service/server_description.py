@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 
-class ServerFacts(msgspec.Struct, frozen=True, kw_only=True):
+class ServerDescription(msgspec.Struct, frozen=True, kw_only=True):
     """A process that serves the API. `roles` are its parts (empty: it does not say), and `settings` what it was started with, by the names of its options."""
 
     version: str
@@ -23,5 +23,5 @@ def package_version() -> str:
         return ""
 
 
-NO_SERVER = ServerFacts(version=package_version(), started_at_s=0.0)
+NO_SERVER = ServerDescription(version=package_version(), started_at_s=0.0)
 """There is no server: the store is open in the process that asks."""
