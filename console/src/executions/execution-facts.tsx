@@ -15,8 +15,8 @@ import { type ExecutionRecord, nameOf } from "./execution-reads";
 import { shellWord } from "./shell-word";
 import styles from "./execution-facts.module.css";
 
-/** The facts of an execution. */
-export function ExecutionFacts({ record }: { record: ExecutionRecord }) {
+/** The facts of an execution; `shownMs` is the time of the past state that is shown. */
+export function ExecutionFacts({ record, shownMs }: { record: ExecutionRecord; shownMs: number | null }) {
   const attributes = Object.entries(record.attributes as Record<string, unknown>).filter(([name]) => name !== "initiator");
   const initiator = record.initiatorUserId || String((record.attributes as Record<string, unknown>).initiator ?? "");
   return (
@@ -24,7 +24,7 @@ export function ExecutionFacts({ record }: { record: ExecutionRecord }) {
       <Facts
         of={[
           ["Started", record.startedAt ? <TimeText at={record.startedAt} /> : <span>not yet; asked for <TimeText at={record.createdAt} /></span>],
-          [record.completedAt ? "Took" : "Runs for", record.startedAt && <DurationText from={record.startedAt} until={record.completedAt} />],
+          [record.completedAt ? "Took" : "Runs for", record.startedAt && <DurationText from={record.startedAt} until={record.completedAt ?? (shownMs === null ? null : new Date(shownMs).toISOString())} />],
           ["Deadline", record.deadlineAt && <TimeText at={record.deadlineAt} />],
           ["Next by itself", record.completedAt || !record.startedAt || !record.dueAt ? "" : <TimeText at={record.dueAt} />],
           ["Started by", startedBy(record, initiator)],

@@ -1,22 +1,30 @@
 // The page of one execution: what it is and why it stands where it stands, what can be done, and its steps in several views, now or as of an event.
 import { Link, useParams } from "@tanstack/react-router";
-import { useMemo, useState } from "react";
+import { type ReactNode, useMemo, useRef, useState } from "react";
 import { queries } from "@/api/client";
 import { Problem } from "@/api/problem";
 import { useLiveExecution } from "@/api/use-live";
+import { Button } from "@/parts/button";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Page } from "@/parts/page";
 import { StateMark } from "@/parts/state-mark";
 import { type Tab, Tabs } from "@/parts/tabs";
+import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
+import { useShortcut } from "@/shell/shortcuts";
 import { DataTab } from "./data-tab";
 import { EventsTab } from "./events-tab";
+import { GraphTab } from "./graph-tab";
+import { useEvents } from "./execution-events";
 import { ExecutionActions, type OpenedAction } from "./execution-actions";
 import { ExecutionFacts, ExecutionTools } from "./execution-facts";
 import { ExecutionFamily } from "./execution-family";
 import { type ExecutionKey, type ExecutionRecord, nameOf, requestAt, requestOf, useRecord, useSteps } from "./execution-reads";
 import { remedyOf } from "./remedies";
-import { StepsTable } from "./steps-table";
+import { useNeighbours } from "./neighbours";
+import { StepDrawer } from "./step-drawer";
+import { TimeTravel } from "./time-travel";
+import { TimelineTab } from "./timeline-tab";
 import styles from "./execution-page.module.css";
 
 /** The page of the execution that the URL names. */
@@ -30,6 +38,7 @@ function OneExecution({ of }: { of: ExecutionKey }) {
   const view = useView();
   const at = eventNumber(view.text("at"));
   useLiveExecution(of.workflow, of.id, at !== null);
+  useNeighbours(of);
   const now = useRecord(of, null);
   const past = useRecord(of, at);
   const record = past.data ?? now.data;
@@ -59,8 +68,27 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
   const status = queries.useQuery("get", "/api/executions/{workflow}/{id}/status", requestOf(of));
   const definition = queries.useQuery("get", "/api/executions/{workflow}/{id}/definition", requestAt(of, at), { enabled: Boolean(record.definition) });
   const list = steps.data?.steps ?? [];
+  const events = useEvents(of, at !== null);
+  const eventsAt = useMemo(() => (at === null ? [] : (events.items ?? []).filter((one) => one.id === at)), [events.items, at]);
+  const changed = useMemo(() => new Set(eventsAt.map((one) => one.subject ?? "").filter(Boolean)), [eventsAt]);
+  const chosen = view.text("step");
+  const opener = useRef<Element | null>(null);
+  const [takesFocus, takeFocus] = useState(false);
+  const choose = (path: string) => {
+    if (!document.activeElement?.closest("aside")) opener.current = document.activeElement;
+    takeFocus(true);
+    view.change({ step: path }, chosen !== "");
+  };
+  const close = () => {
+    view.change({ step: "", attempt: "" }, true);
+    (opener.current as HTMLElement | null)?.focus();
+  };
+  const refusal = useRefusal("operator");
+  const pastRefusal = at === null ? "" : "A past state is shown; go back to now first";
+  const shownMs = at === null ? null : eventsAt[0] ? Date.parse(eventsAt[0].time) : null;
   const tabs: Tab[] = [
-    { id: "graph", title: "Graph", content: () => <StepsTable steps={list} chosen={view.text("step")} onChoose={(path) => view.change({ step: path })} /> },
+    { id: "graph", title: "Graph", content: () => <GraphTab record={record} at={at} chosen={chosen} onChoose={choose} /> },
+    { id: "timeline", title: "Timeline", content: () => <TimelineTab record={record} steps={list} shownMs={shownMs} changed={changed} chosen={chosen} onChoose={choose} /> },
     { id: "events", title: "Events", content: () => <EventsTab of={of} at={at} /> },
     { id: "data", title: "Data", content: () => <DataTab record={record} isPast={at !== null} /> },
   ];
@@ -69,16 +97,42 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
       title={<Heading of={of} />}
       name={nameOf(of)}
       below={<Why record={record} />}
-      actions={<ExecutionActions record={latest} steps={list} definition={definition.data?.document} refusal={at === null ? "" : "A past state is shown; go back to now first"} opened={action} onOpen={openAction} />}
+      actions={<ExecutionActions record={latest} steps={list} definition={definition.data?.document} refusal={pastRefusal} opened={action} onOpen={openAction} />}
     >
       <ExecutionTools record={record} />
-      <ExecutionFacts record={record} />
+      <ExecutionFacts record={record} shownMs={shownMs} />
       <ExecutionFamily record={record} steps={list} />
       {status.data && <Forgotten forgotten={status.data.forgotten ?? {}} />}
-      {pastError !== null && <ErrorNotice error={pastError} />}
-      {steps.error && record.version > 0 ? <ErrorNotice error={steps.error} onRetry={() => void steps.refetch()} /> : null}
-      <Tabs label="Views of the execution" tabs={tabs} chosen={view.text("tab")} onChoose={(tab) => view.change({ tab })} />
+      {steps.error && record.version > 0 && !pastError ? <ErrorNotice error={steps.error} onRetry={() => void steps.refetch()} /> : null}
+      <Views isWide={view.text("wide") === "1"}>
+        <TimeTravel at={at} last={latest.version} events={eventsAt} error={pastError} />
+      {!pastError && (
+        <div className={chosen ? styles.withDrawer : styles.alone}>
+          <Tabs label="Views of the execution" tabs={tabs} chosen={view.text("tab")} onChoose={(tab) => view.change({ tab })} />
+          {chosen && (
+            <StepDrawer record={record} steps={list} path={chosen} changed={changed} takesFocus={takesFocus} refusal={pastRefusal || refusal} onAction={openAction} onChoose={choose} onClose={close} />
+          )}
+        </div>
+      )}
+      </Views>
     </Page>
+  );
+}
+
+/** The views, over the whole window if they are expanded. */
+function Views({ isWide, children }: { isWide: boolean; children: ReactNode }) {
+  const view = useView();
+  const toggle = () => view.change({ wide: isWide ? "" : "1" }, true);
+  useShortcut("e", isWide ? "back to the whole page" : "expand the views to the whole window", toggle);
+  return (
+    <div className={isWide ? styles.wide : styles.views}>
+      <div className={styles.viewTools}>
+        <Button look="quiet" aria-pressed={isWide} onClick={toggle}>
+          {isWide ? "Back to the whole page" : "Expand"}
+        </Button>
+      </div>
+      {children}
+    </div>
   );
 }
 

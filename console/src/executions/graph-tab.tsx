@@ -1,0 +1,56 @@
+// The graph of an execution, now or as of an event.
+import { keepPreviousData } from "@tanstack/react-query";
+import { queries } from "@/api/client";
+import { Problem } from "@/api/problem";
+import type { ShownGraph } from "@/graph/graph-model";
+import { GraphView } from "@/graph/graph-view";
+import { GRAPH_SEARCH_NAMES, type GraphSearch } from "@/graph/graph-view-state";
+import { Empty, ErrorNotice, Loading } from "@/parts/notice";
+import { useView } from "@/shell/search";
+import { useShortcut } from "@/shell/shortcuts";
+import { type ExecutionRecord, nameOf, requestAt } from "./execution-reads";
+import { nodePath } from "./step-passages";
+import styles from "./graph-tab.module.css";
+
+interface Props {
+  record: ExecutionRecord;
+  at: number | null;
+  chosen: string;
+  onChoose: (path: string) => void;
+}
+
+/** The graph, with the chosen step marked in it. */
+export function GraphTab({ record, at, chosen, onChoose }: Props) {
+  const view = useView();
+  const graph = queries.useQuery("get", "/api/executions/{workflow}/{id}/graph", requestAt(record, at), { placeholderData: keepPreviousData });
+  useShortcut("f", "follow what goes on", () => view.change({ follow: view.text("follow") === "1" ? "" : "1", as: "" }, true));
+  if (graph.isPending) return <Loading what="the graph" />;
+  if (graph.error) {
+    if (record.version === 0) return <Empty title="It has not begun, so no step has">{record.why}</Empty>;
+    if (graph.error instanceof Problem && graph.error.status === 409) return <ErrorNotice error={graph.error} />;
+    return <ErrorNotice error={graph.error} onRetry={() => void graph.refetch()} />;
+  }
+  const shown = graph.data as ShownGraph;
+  if (shown.nodes.length === 0) return <Empty title="No step has begun" />;
+  const search = Object.fromEntries(GRAPH_SEARCH_NAMES.map((name) => [name, view.text(name) || undefined])) as GraphSearch;
+  return (
+    <div className={styles.frame}>
+      <GraphView
+        graph={shown}
+        selected={nodeOf(shown, chosen)}
+        onSelect={(id) => onChoose(shown.nodes.find((one) => one.id === id)?.path || id)}
+        search={search}
+        onSearch={(change) => view.change({ ...change }, true)}
+        label={`Graph of ${nameOf(record)}`}
+      />
+    </div>
+  );
+}
+
+/** The id of the node of a step; empty if none is chosen. */
+function nodeOf(graph: ShownGraph, path: string): string {
+  if (path === "") return "";
+  const node = nodePath(path);
+  const found = graph.nodes.find((one) => one.path === path || one.id === path) ?? graph.nodes.find((one) => nodePath(one.path) === node || one.id === node);
+  return found?.id ?? "";
+}
