@@ -108,7 +108,7 @@ def test_a_tree_has_states_times_values_and_children(world: World) -> None:
         world.skip("1m")
         handle.send("other", 1)
         lines = repr(handle.tree()).splitlines()
-        assert lines[:2] == ["order/o1  waiting", "  waits for listen:decided (receive decided)"]
+        assert lines[:2] == ["order/o1  waiting", "  waits for the message decided (listen:decided)"]
         assert "  operations   6 completed, 1 waiting" in lines
         assert "  emitted      1 value, the last one {'done': 1, 'of': 2}" in lines and "  state        stage = 'packing'" in lines
         assert "  unread       other (1): nothing waits for a message of this name" in lines

@@ -13,7 +13,6 @@ from perdure.core.paths import Key
 from perdure.service import catalog, definition_views, queries
 from perdure.service.catalog_changes import DefinitionFields
 from perdure.service.definition_starts import catalog_start, inline_start
-from perdure.service.execution_folds import ExecutionFold
 from perdure.service.execution_operations import StartRequest, start_execution
 from perdure.service.store_access import StoreAccess
 from perdure.service.verification import verify_executions
@@ -65,7 +64,7 @@ async def begin(access: StoreAccess, reference: str, id: str = "1", **given: Any
 
 
 async def why(access: StoreAccess, key: Key) -> str:
-    return (await queries.execution_status(access, ExecutionFold(access.store, key))).why
+    return (await queries.execution_status(access, key)).why
 
 
 async def result_of(access: StoreAccess, key: Key) -> Any:

@@ -103,6 +103,8 @@ def execution_head(one: ExecutionStatus, programs: Container[str], now_s: float,
     yield (cell(f"  {terminal_text.first_line(one.why)}", "warn" if lost else ""),)
     if lost:
         yield (cell(f"  start an engine that knows it: perdure worker {'FILE.yaml --tools FILE.py' if one.definition else 'FILE.py'}", "warn"),)
+    elif one.remedy and one.status not in ENDED_STATUSES:
+        yield (cell(f"  {one.remedy[0].lower()}{one.remedy[1:]}", "dim"),)
     for what, text in (("definition", definition), *_status_facts(one, now_s)) if definition else _status_facts(one, now_s):
         yield (TextCell(f"  {what:<11}", "dim"), cell(text))
 
@@ -143,6 +145,7 @@ def past_status(present: ExecutionStatus, past: ExecutionRecord) -> ExecutionSta
         present,
         status=past.status,
         why=past.why,
+        remedy=past.reason.remedy,
         version=past.version,
         started_at_s=past.started_at_s,
         ended_at_s=past.ended_at_s,

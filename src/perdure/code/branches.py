@@ -5,6 +5,7 @@ renamed or removed branch is reported. A branch that loses or is cancelled unwin
 """
 
 import asyncio
+import re
 from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -200,6 +201,14 @@ def branches_label(verb: str, names: Sequence[str]) -> str:
     if len(listed) > LABEL_BYTES_MAX:
         return f"{verb} of {len(names)}, {sha256(listed).hexdigest()[:16]}"
     return f"{verb} {listed.decode()}"
+
+
+def branch_count(label: str) -> int:
+    """Returns how many branches a label records, that of `ctx.map` included; 0 if it says none."""
+    if "[" in label:
+        return len(msgspec.json.decode(label[label.index("[") :]))
+    found = re.search(r"^\w+ of (\d+), [0-9a-f]{16}$|^map .* over (\d+)$", label)
+    return 0 if found is None else int(found[1] or found[2])
 
 
 async def join_branches(program: CodeProgram, start: StartBranch, path: Path, branches: Sequence[Branch], limit: int | None = None) -> dict[str, Any]:

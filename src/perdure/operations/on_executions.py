@@ -131,7 +131,7 @@ async def status(access: StoreAccess, key: Key) -> ExecutionStatus:
     Raises:
         NotFound: there is no such execution.
     """
-    return await queries.execution_status(access, access.folds.of(key))
+    return await queries.execution_status(access, key)
 
 
 async def steps(access: StoreAccess, key: Key) -> list[StepView]:

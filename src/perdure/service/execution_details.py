@@ -70,7 +70,7 @@ class _Reader:
     async def details(self, key: Key, depth: int = 0) -> ExecutionDetails:
         fold = self._access.folds.of(key)
         steps = await definition_views.step_views(self._access, fold)
-        status = await queries.execution_status(self._access, fold)
+        status = await queries.execution_status(self._access, key)
         found, started = await fold.view(lambda execution: (_values_of(execution), list(_started_by(execution))))
         children = {path: child for path, key in started if depth < DEPTH_MAX and (child := await self._child(key, depth + 1)) is not None}
         return ExecutionDetails(self._read_at_s, status, steps, found, self._programs, children)

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.core import messages, values, views
+from perdure.core import messages, values
 from perdure.core.attributes import ShownAttributes, index_attributes, indexed_attribute_values
 from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
@@ -16,7 +16,8 @@ from perdure.service import queries
 from perdure.service.catalog import read_definition
 from perdure.service.dead_letter_groups import dead_letter_of, step_name
 from perdure.service.execution_operations import INITIATOR_ATTRIBUTE
-from perdure.service.past_states import PastState, read_past
+from perdure.service.execution_reasons import Attempts, ExecutionReason, reason_from_log
+from perdure.service.past_states import read_past
 from perdure.service.queries import ExecutionStatus
 from perdure.service.resume_tokens import PendingApproval, pending_approvals
 from perdure.service.seed_statuses import SeedStatus, seed_status
@@ -24,6 +25,7 @@ from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.trigger_input import facts_of
 from perdure.service.triggers.trigger_starts import TRIGGER_ATTRIBUTE, TRIGGER_KIND_ATTRIBUTE
 from perdure.service.wire_types import EncodedInput, EncodedValue, Version, WorkflowInput, decoded_input
+from perdure.stores.protocol import Head
 
 
 class ExecutorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,7 @@ class RecordedFailure(msgspec.Struct, frozen=True):
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution, now or after event `version` of its log.
 
+    `why` says in a sentence what it waits for or how it ended, and `reason` also what to do about it, and the facts of the sentence.
     `status` is in our words, `seed_status` one of the six that other systems know. `workflow_version` and `workflow_hash` are those with which it began: of a
     definition its number and hash, of code its number. `workflow_id` is the id of the definition in the catalog: None for code, for a document that was given
     with the start (`is_inline_execution`), and after its deletion. `variables` is the input. `current_step_slug` is the step that has been open longest. An
@@ -70,6 +73,7 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     key: Key
     status: str
     why: str
+    reason: ExecutionReason
     seed_status: SeedStatus
     version: Version
     workflow_version: str
@@ -123,43 +127,57 @@ async def read_record(access: StoreAccess, key: Key, at: int | None, secret: byt
         NotFound: there is no such execution.
         BadValue: its log has no such event.
     """
+    if at is None:
+        async with access.tails.use(key) as tail:
+            now = await queries.status_and_reason(access, tail)
+            return await _read(access, tail.head, tail.execution, tail.attempts, now, secret)
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
-    attempts = [one for known in step_attempts(execution, past.seen).values() for one in known]
-    now = None if at is not None else await queries.status_of(access, past.head, execution)
-    is_past = at is not None and execution.started is not None
-    attributes = indexed_attribute_values(index_attributes(execution.attributes) if is_past else past.head.attributes)
+    return await _read(access, past.head, execution, step_attempts(execution, past.seen), None, secret)
+
+
+async def _read(
+    access: StoreAccess, head: Head, execution: Execution, by_path: Attempts, now: tuple[ExecutionStatus, ExecutionReason] | None, secret: bytes
+) -> ExecutionRecord:
+    """The record of an execution, now or in a past of which the status is not known."""
+    attempts = [one for known in by_path.values() for one in known]
+    is_past = now is None and execution.started is not None
+    attributes = indexed_attribute_values(index_attributes(execution.attributes) if is_past else head.attributes)
     approvals = pending_approvals(execution, secret)
-    workflow_id, workflow_name = await _catalogued(access, key, attributes)
+    workflow_id, workflow_name = await _catalogued(access, head.key, attributes)
+    reason = reason_from_log(execution, by_path) if now is None else now[1]
     return msgspec.structs.replace(
-        _record_of(past, execution, attributes, attempts, now),
+        _record_of(head, execution, attributes, attempts, None if now is None else now[0], reason),
         workflow_id=workflow_id,
         workflow_name=workflow_name,
-        variables=await _input(access, past, execution),
+        variables=await _input(access, head, execution),
         outputs=await _outputs(access, execution),
         approvals=approvals,
         resume_token=approvals[0].resume_token if len(approvals) == 1 else None,
     )
 
 
-def _record_of(past: PastState, execution: Execution, attributes: ShownAttributes, attempts: list[StepAttempt], now: ExecutionStatus | None) -> ExecutionRecord:
+def _record_of(
+    head: Head, execution: Execution, attributes: ShownAttributes, attempts: list[StepAttempt], now: ExecutionStatus | None, reason: ExecutionReason
+) -> ExecutionRecord:
     """The record as far as it follows from the log, and from the status unless it is one of the past."""
-    started, ended, key = execution.started, execution.ended, past.head.key
-    status = past.head.status if now is not None and started is None else execution.status
+    started, ended, key = execution.started, execution.ended, head.key
+    status = head.status if now is not None and started is None else execution.status
     initiator = attributes.get(INITIATOR_ATTRIBUTE)
     trigger = _trigger_fields(execution, attributes)
     by = trigger.get("trigger_type", None if initiator is None else "manual")
     return ExecutionRecord(
         key=key,
         status=status,
-        why=views.status_reason(execution) if now is None else now.why,
+        why=reason.text,
+        reason=reason,
         seed_status=seed_status(status),
         version=execution.version,
         workflow_version=str(attributes.get(VERSION_ATTRIBUTE) or ("" if started is None else started.version)),
         workflow_hash=str(attributes.get(HASH_ATTRIBUTE, "")),
         is_inline_execution=attributes.get(INLINE_ATTRIBUTE) is True,
         definition="" if execution.definition is None else f"sha256:{execution.definition.sha256}",
-        created_at_s=past.head.created_at_s,
+        created_at_s=head.created_at_s,
         started_at_s=None if started is None else started.at_s,
         ended_at_s=None if ended is None else ended.at_s,
         deadline_at_s=execution.deadline_at_s,
@@ -175,7 +193,7 @@ def _record_of(past: PastState, execution: Execution, attributes: ShownAttribute
         parent=None if started is None else started.origin,
         idempotency_key=key.id,
         attempt_count=len(attempts),
-        runtime_state=RuntimeState(_executor(past, attempts, by)),
+        runtime_state=RuntimeState(_executor(head, attempts, by)),
         initiator_type=by,
         initiator_user_id=None if initiator is None else str(initiator),
         **{"trigger_type": by, **trigger},
@@ -199,15 +217,15 @@ async def read_input(access: StoreAccess, key: Key) -> bytes | None:
         NotFound: there is no such execution.
     """
     past = await read_past(access.store, key)
-    return await _input(access, past, past.fold())
+    return await _input(access, past.head, past.fold())
 
 
-async def _input(access: StoreAccess, past: PastState, execution: Execution) -> bytes | None:
+async def _input(access: StoreAccess, head: Head, execution: Execution) -> bytes | None:
     if execution.removed is not None:
         return None
     if execution.started is not None:
         return await access.payload(execution.started.input)
-    begins = (messages.decode_execution_message(queued.body) for queued in await access.store.messages(past.head.key))
+    begins = (messages.decode_execution_message(queued.body) for queued in await access.store.messages(head.key))
     start = next((one for one in begins if isinstance(one, messages.StartMessage)), None)
     return None if start is None else await access.payload(start.input)
 
@@ -235,13 +253,13 @@ async def _catalogued(access: StoreAccess, key: Key, attributes: ShownAttributes
     return found.id, found.name
 
 
-def _executor(past: PastState, attempts: list[StepAttempt], trigger_type: str | None) -> ExecutorState:
+def _executor(head: Head, attempts: list[StepAttempt], trigger_type: str | None) -> ExecutorState:
     failed = [one for one in attempts if one.error is not None]
     return ExecutorState(
         dispatch_count=len(attempts),
-        first_enqueued_at_s=past.head.created_at_s,
-        last_enqueued_at_s=max((one.started_at_s for one in attempts), default=past.head.created_at_s),
+        first_enqueued_at_s=head.created_at_s,
+        last_enqueued_at_s=max((one.started_at_s for one in attempts), default=head.created_at_s),
         trigger_type=trigger_type,
-        worker_origin=past.head.holder,
+        worker_origin=head.holder,
         last_error=None if not failed or (error := failed[-1].error) is None else f"{error.type}: {error.message}",
     )

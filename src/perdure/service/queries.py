@@ -6,7 +6,7 @@ engine runs.
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, get_args
 from urllib.parse import unquote
 
@@ -26,7 +26,7 @@ from perdure.code.approval_requests import (
 )
 from perdure.code.durations import Duration, duration_seconds
 from perdure.code.results import Vote
-from perdure.core import attributes, messages, values, views
+from perdure.core import attributes, messages, values
 from perdure.core import execution as folded
 from perdure.core.attribute_filter import AttributeAlternatives, AttributeFilter, AttributeOrder, filter_alternatives
 from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes, split_attributes, value_of_sortable
@@ -51,7 +51,8 @@ from perdure.core.program import is_hosted, program_base
 from perdure.runtime import holder
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.execution_folds import ExecutionFold
-from perdure.service.missing_parts import live_processes, missing_engine, missing_worker
+from perdure.service.execution_reasons import ExecutionReason, present_reason
+from perdure.service.execution_tails import ExecutionTail
 from perdure.service.reruns import read_execution
 from perdure.service.seed_statuses import SeedStatus, seed_status
 from perdure.service.store_access import StoreAccess, head_pages
@@ -92,12 +93,6 @@ async def approval_after_votes(access: StoreAccess, key: Key) -> tuple[ApprovalS
             shown = msgspec.structs.replace(shown, votes=(*shown.votes, one))
             found = verdict_of_votes(shown.request, shown.votes)
     return shown, found
-
-
-async def are_approvals_decided(access: StoreAccess, approvals: list[Key]) -> bool:
-    """Whether pending votes decide all of these approvals, of which there must be one at least."""
-    found = [await approval_after_votes(access, key) for key in approvals]
-    return bool(found) and all(one is not None and one[1] is not None for one in found)
 
 
 STATUSES: tuple[str, ...] = get_args(folded.ExecutionStatus)
@@ -145,7 +140,7 @@ INTERNAL_WORKFLOWS = (
 
 
 class ExecutionStatus(msgspec.Struct, frozen=True):
-    """The status of one execution; `why` says in a sentence what it waits for. Times are seconds since 1970.
+    """The status of one execution; `why` says in a sentence what it waits for, and `remedy` what to do about it (empty: nothing). Times are seconds since 1970.
 
     `version` is the number of its last event; `definition` the hash of its present definition (empty for code); `forgotten` the number of forgotten iterations
     of each loop, by its path; `unread` the number of messages, by name, that have arrived and that nothing waits for. `decided` says that its approvals are
@@ -174,6 +169,7 @@ class ExecutionStatus(msgspec.Struct, frozen=True):
     archived: bool = False
     archives_pruned_at_s: float | None = None
     hosted: bool = False
+    remedy: str = ""
 
 
 class HolderView(msgspec.Struct, frozen=True):
@@ -207,27 +203,31 @@ async def execution_summary(access: StoreAccess, key: Key) -> ListedExecution:
     return summary_of(await access.head(key))
 
 
-async def execution_status(access: StoreAccess, fold: ExecutionFold) -> ExecutionStatus:
+async def execution_status(access: StoreAccess, key: Key) -> ExecutionStatus:
     """The status of an execution, from its whole log.
 
     Raises:
         NotFound: there is no such execution.
     """
-    execution = await fold.refresh()
-    if fold.head is None:
-        raise NotFound(execution.key)
-    return await status_of(access, fold.head, execution)
+    async with access.tails.use(key) as tail:
+        return (await status_and_reason(access, tail))[0]
 
 
-async def status_of(access: StoreAccess, head: Head, execution: Execution) -> ExecutionStatus:
-    """The status of an execution whose log was folded up to the version of its head."""
+async def status_and_reason(access: StoreAccess, tail: ExecutionTail) -> tuple[ExecutionStatus, ExecutionReason]:
+    """The status of an execution, and why it does not go on."""
+    head, execution = tail.head, tail.execution
     started = execution.started
-    decided = execution.status == "waiting_approval" and await are_approvals_decided(access, _open_approvals(execution))
-    why = await _why(access, head, execution)
-    return ExecutionStatus(
+    asked = [await approval_after_votes(access, key) for key in _open_approvals(execution)] if execution.status == "waiting_approval" else []
+    decided = bool(asked) and all(one is not None and one[1] is not None for one in asked)
+    approval = next((one[0] for one in asked[:1] if one is not None), None)
+    reason = await present_reason(access.store, head, execution, tail.attempts, approval)
+    if decided:
+        text = f"the decision is recorded, and takes effect when an engine runs; {reason.text}"
+        reason = msgspec.structs.replace(reason, text=text)
+    status = ExecutionStatus(
         head.key,
         execution.status,
-        f"the decision is recorded, and takes effect when an engine runs; {why}" if decided else why,
+        reason.text,
         _pinned(head),
         execution.version,
         head.created_at_s,
@@ -246,7 +246,9 @@ async def status_of(access: StoreAccess, head: Head, execution: Execution) -> Ex
         execution.archive is not None,
         None if execution.archive is None else await access.store.removed_at(execution.archive),
         is_hosted(head.program),
+        reason.remedy,
     )
+    return status, reason
 
 
 def _open_approvals(execution: Execution) -> list[Key]:
@@ -258,21 +260,6 @@ def _open_approvals(execution: Execution) -> list[Key]:
 def _unread(execution: Execution) -> dict[str, int]:
     awaited = {name for pending in execution.open.values() if isinstance(pending.op, ReceiveOperation) for name in pending.op.names}
     return dict(Counter(message.name for message in execution.mailbox.messages.values() if message.name not in awaited))
-
-
-async def _why(access: StoreAccess, head: Head, execution: Execution) -> str:
-    if execution.ended is not None or execution.parked is not None:
-        return views.status_reason(execution)
-    due_at_s = _due_at_s(head)
-    if execution.started is None and due_at_s is not None and due_at_s > (await access.store.store_time()).now_s:
-        return f"it starts at {datetime.fromtimestamp(due_at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    holders = await live_processes(access.store)
-    if holders is None:
-        return views.status_reason(execution)
-    if engine := missing_engine(head, holders):
-        return f"{engine}; {views.status_reason(execution)}"
-    worker = missing_worker(head, execution, holders)
-    return f"{views.status_reason(execution)}; {worker}" if worker else views.status_reason(execution)
 
 
 async def workflow_state(access: StoreAccess, fold: ExecutionFold, name: str | None = None) -> dict[str, bytes]:
