@@ -19,3 +19,11 @@ export function useRefusal(role: Role): string {
   if (!identity) return "It is not known yet who you are";
   return identity.roles.includes(role) || identity.roles.includes("admin") ? "" : `This needs the role ${role}; you have ${identity.roles.join(", ") || "none"}`;
 }
+
+/** Why an operation of the API, such as "queues.statuses", may not be called by the person at this page; empty if it may. `role` is the one that it needs. */
+export function useOperationRefusal(operation: string, role: Role): string {
+  const identity = useIdentity();
+  const missingRole = useRefusal(role);
+  if (missingRole || !identity?.operations || identity.operations.includes(operation)) return missingRole;
+  return identity.tenantName === "default" ? "Your key may not do this" : `This concerns all tenants, and is for callers of the tenant default; you are in ${identity.tenantName}`;
+}

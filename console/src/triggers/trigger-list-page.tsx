@@ -1,7 +1,8 @@
 // The list of triggers: when each starts something, how it stands, and when it is due next.
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { queries } from "@/api/client";
+import { api } from "@/api/client";
+import { usePages } from "@/api/pages";
 import { usePolling } from "@/api/polling";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
@@ -49,10 +50,7 @@ export function TriggerListPage() {
   useShortcut("/", "search", () => search.current?.focus());
   const [text, type, workflow, state] = ["q", "type", "workflow", "state"].map(view.text) as [string, string, string, string];
   const query = { type: (type || undefined) as Trigger["type"] | undefined, workflowId: workflow || undefined, enabled: state === "off" ? false : state ? true : undefined, limit: 200 };
-  const pages = queries.useInfiniteQuery("get", "/api/triggers", { params: { query } }, {
-    pageParamName: "after",
-    initialPageParam: "",
-    getNextPageParam: (last) => last.next || undefined,
+  const pages = usePages("/api/triggers", query, (after?: string) => api.GET("/api/triggers", { params: { query: { ...query, after } } }), {
     placeholderData: (before) => before,
     ...usePolling(),
   });

@@ -1,6 +1,7 @@
 // The versions of a definition: who published each and how, what differs between two, and the way back to an earlier one.
 import { useState } from "react";
 import { api, queries, type Schemas } from "@/api/client";
+import { usePages } from "@/api/pages";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
 import { CopyButton } from "@/parts/copy-button";
@@ -122,11 +123,7 @@ export function VersionList({ slug, definition, onStart, onTag }: { slug: string
 
 /** The versions of a definition that were published, as far as they are read. */
 export function useVersions(slug: string) {
-  const query = queries.useInfiniteQuery("get", "/api/workflows/{definition}/history", { params: { path: { definition: slug }, query: { versionsOnly: true, limit: 50 } } }, {
-    pageParamName: "before",
-    initialPageParam: Number.MAX_SAFE_INTEGER,
-    getNextPageParam: (last) => last.next ?? undefined,
-  });
+  const query = usePages("/api/workflows/{definition}/history", { slug, versionsOnly: true }, (before?: number) => api.GET("/api/workflows/{definition}/history", { params: { path: { definition: slug }, query: { versionsOnly: true, limit: 50, before } } }));
   const versions: CatalogEvent[] = query.data?.pages.flatMap((one) => one.items) ?? [];
   return { versions, query };
 }

@@ -1,7 +1,8 @@
 // The list of workflows, definitions and code, with the outcomes of the last 24 hours.
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { queries } from "@/api/client";
+import { api } from "@/api/client";
+import { usePages } from "@/api/pages";
 import { usePolling } from "@/api/polling";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
@@ -39,10 +40,7 @@ export function WorkflowListPage() {
     hasDraft: state === "draft" ? true : undefined,
     limit: 100,
   };
-  const pages = queries.useInfiniteQuery("get", "/api/workflows", { params: { query } }, {
-    pageParamName: "after",
-    initialPageParam: "",
-    getNextPageParam: (last) => last.next || undefined,
+  const pages = usePages("/api/workflows", query, (after?: string) => api.GET("/api/workflows", { params: { query: { ...query, after } } }), {
     placeholderData: (before) => before,
     ...usePolling(15),
   });

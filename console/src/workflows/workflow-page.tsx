@@ -2,6 +2,7 @@
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { lazy, type ReactNode, Suspense, useState } from "react";
 import { api, queries } from "@/api/client";
+import { usePages } from "@/api/pages";
 import { Problem } from "@/api/problem";
 import { usePolling } from "@/api/polling";
 import blocks from "@/parts/blocks.module.css";
@@ -221,11 +222,7 @@ const KINDS: Record<string, string> = {
 };
 
 function History({ slug }: { slug: string }) {
-  const query = queries.useInfiniteQuery("get", "/api/workflows/{definition}/history", { params: { path: { definition: slug }, query: { limit: 50 } } }, {
-    pageParamName: "before",
-    initialPageParam: Number.MAX_SAFE_INTEGER,
-    getNextPageParam: (last) => last.next ?? undefined,
-  });
+  const query = usePages("/api/workflows/{definition}/history", { slug }, (before?: number) => api.GET("/api/workflows/{definition}/history", { params: { path: { definition: slug }, query: { limit: 50, before } } }));
   if (query.error) return <ErrorNotice error={query.error} />;
   if (query.isPending) return <Loading what="the history" />;
   return (

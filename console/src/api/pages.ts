@@ -1,0 +1,23 @@
+// Lists that the API gives a page at a time, each with the `next` behind which the following one begins.
+import { type InfiniteData, useInfiniteQuery } from "@tanstack/react-query";
+
+interface Page {
+  next?: string | number | null;
+}
+
+interface Options<One> {
+  enabled?: boolean;
+  refetchInterval?: number | false;
+  placeholderData?: (before: InfiniteData<One> | undefined) => InfiniteData<One> | undefined;
+}
+
+/** The pages of a list that were read. `key` says which list it is; `read` reads the page behind a position, which is missing for the first. */
+export function usePages<One extends Page, Position extends string | number = string>(path: string, key: object, read: (after: Position | undefined) => Promise<{ data?: One }>, options: Options<One> = {}) {
+  return useInfiniteQuery({
+    queryKey: ["get", path, { pages: key }],
+    queryFn: async ({ pageParam }) => (await read(pageParam as Position | undefined)).data as One,
+    initialPageParam: undefined as Position | undefined,
+    getNextPageParam: (last) => (last.next || undefined) as Position | undefined,
+    ...options,
+  });
+}
