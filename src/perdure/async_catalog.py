@@ -18,7 +18,7 @@ from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.operations import on_catalog
 from perdure.operations.local_service import LocalService
 from perdure.operations.on_catalog import NamedVersion
-from perdure.service.catalog import CatalogDefinition, CheckedDocument, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
+from perdure.service.catalog import CatalogDefinition, CheckedDocument, DocumentPreview, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_changes import DefinitionFields
 from perdure.service.catalog_records import CatalogEvent
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
@@ -176,6 +176,15 @@ class AsyncCatalog:
             BadValue: there is no document, or it calls too much.
         """
         return await self._service(tenant)(on_catalog.validate, tenant, document_bytes(document), slug)
+
+    async def preview(self, document: Document, slug: str = "", *, tenant: str = DEFAULT_TENANT) -> DocumentPreview:
+        """Checks a document, and returns with the findings its graph, and what it changes in the current version of the definition. Nothing is stored.
+
+        Raises:
+            BadName: the slug is not valid, or none can be made of the name.
+            BadValue: there is no document, or it calls too much.
+        """
+        return await self._service(tenant)(on_catalog.preview, tenant, document_bytes(document), slug)
 
     async def create(
         self,

@@ -12,7 +12,7 @@ from perdure.code.call_options import DEFAULT_TENANT
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.loop_thread import LoopThread
 from perdure.operations.on_catalog import NamedVersion
-from perdure.service.catalog import CatalogDefinition, CheckedDocument, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
+from perdure.service.catalog import CatalogDefinition, CheckedDocument, DocumentPreview, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
 from perdure.service.catalog_sync import SyncedDefinition, SyncResult
 from perdure.service.execution_counts import OutcomeCounts, WorkflowUse
 from perdure.service.version_numbers import VersionPart
@@ -122,6 +122,15 @@ class Catalog:
             BadValue: there is no document, or it calls too much.
         """
         return self._thread.call(self._inner.validate(document, slug, tenant=tenant))
+
+    def preview(self, document: Document, slug: str = "", *, tenant: str = DEFAULT_TENANT) -> DocumentPreview:
+        """Checks a document, and returns with the findings its graph, and what it changes in the current version of the definition. Nothing is stored.
+
+        Raises:
+            BadName: the slug is not valid, or none can be made of the name.
+            BadValue: there is no document, or it calls too much.
+        """
+        return self._thread.call(self._inner.preview(document, slug, tenant=tenant))
 
     def create(
         self,

@@ -32,6 +32,7 @@ WITHOUT_CHANGES = {
     "executions.selected",
     "executions.plan",
     "catalog.validate",
+    "catalog.preview",
     "triggers.preview_config",
     "approvals.sign_link",
     "upkeep.verify",

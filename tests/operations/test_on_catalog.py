@@ -45,6 +45,7 @@ async def test_a_definition_lives_from_its_draft_to_its_deletion() -> None:
         return result
 
     assert (await call(on_catalog.validate, T, document(1))).slug == "invoice"
+    assert (await call(on_catalog.preview, T, document(1))).before == ""
     _ = await call(on_catalog.save_draft, T, "invoice", document(1), "ada")
     _ = await call(on_catalog.discard_draft, T, "invoice", "ada")
     _ = await call(on_catalog.save_draft, T, "invoice", document(1), "ada")
@@ -54,6 +55,10 @@ async def test_a_definition_lives_from_its_draft_to_its_deletion() -> None:
     assert (first.version, second.version, second.tags) == ("1.0.0", "2.0.0", ("billing",))
     with pytest.raises(StaleRecord):
         await call(on_catalog.update, T, "invoice", "ada", document(3), revision=first.revision)
+    drawn = await call(on_catalog.preview, T, document(3), "invoice")
+    assert (drawn.valid, drawn.before, drawn.changes_text) == (True, "invoice@2.0.0", "~ note: set.n: 2 -> 3")
+    assert [node.id for node in drawn.graph.nodes] == ["note"]
+    assert (await call(on_catalog.preview, T, b"steps: {", "invoice")).graph is None
     _ = await call(on_catalog.move_tag, T, "invoice", "production", "ada", "^1")
     assert (await call(on_catalog.resolve, T, "invoice:production")).version == "1.0.0"
     assert (await call(on_catalog.diff, T, "invoice:production", "invoice")).text == "~ note: set.n: 1 -> 2"

@@ -12,6 +12,7 @@ from perdure.service.catalog import (
     CatalogDefinition,
     CheckedDocument,
     DefinitionPage,
+    DocumentPreview,
     DraftDetails,
     EventPage,
     ListedKind,
@@ -171,6 +172,17 @@ async def validate(access: StoreAccess, tenant: str, document: JsonDocument, slu
         BadValue: there is no document, or it calls too much.
     """
     return await catalog.check_document(access, tenant, document, slug)
+
+
+async def preview(access: StoreAccess, tenant: str, document: JsonDocument, slug: str = "") -> DocumentPreview:
+    """Checks a document, as `validate` does, and returns with the findings its graph, and what it changes in the current version of the definition of the
+    slug. Nothing is stored.
+
+    Raises:
+        BadName: the slug is not valid, or none can be made of the name.
+        BadValue: there is no document, or it calls too much.
+    """
+    return await catalog.preview_document(access, tenant, document, slug)
 
 
 # Change

@@ -284,6 +284,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_catalog.page, "GET", "/api/workflows", "viewer"),
     Operation(on_catalog.create, "POST", "/api/workflows", "author"),
     Operation(on_catalog.validate, "POST", "/api/workflows/validate", "viewer", is_repeatable=True),
+    Operation(on_catalog.preview, "POST", "/api/workflows/preview", "viewer", is_repeatable=True),
     Operation(on_catalog.sync, "POST", "/api/workflows/sync", "author", is_repeatable=True),
     Operation(on_catalog.sync_all, "POST", "/api/workflows/sync-all", "author"),
     Operation(on_catalog.read, "GET", "/api/workflows/{definition}", "viewer"),

@@ -15,8 +15,10 @@ import msgspec
 from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.errors import AlreadyExists, BadDefinition, BadValue, NotFound
 from perdure.definitions.format.canonical_form import definition_bytes
+from perdure.definitions.format.compiler import compile_definition
 from perdure.definitions.format.definition_diff import DefinitionChange, definition_changes, render_changes
 from perdure.definitions.format.definition_findings import DefinitionFinding, error_finding
+from perdure.definitions.graph.shown_graph import ShownGraph, shown_graph
 from perdure.definitions.kinds import config_checks
 from perdure.dialects.definition_reader import ReadDefinition
 from perdure.service import catalog_changes as changes
@@ -163,6 +165,17 @@ class CheckedDocument(msgspec.Struct, frozen=True, kw_only=True):
     dialect: str = ""
 
 
+class DocumentPreview(CheckedDocument, frozen=True, kw_only=True):
+    """A checked document with its `graph` (None: it is not valid), and the `changes` that lead to it from the current version of the definition, which is
+    `before` (empty: there is none), as data and as text.
+    """
+
+    graph: ShownGraph | None = None
+    before: str = ""
+    changes: list[DefinitionChange] = []
+    changes_text: str = ""
+
+
 # Documents
 
 
@@ -209,20 +222,47 @@ async def check_document(access: StoreAccess, tenant: str, document: bytes, slug
         BadName: the slug is not valid, or none can be made of the name.
         BadValue: there is no document, or it calls too much.
     """
+    return (await _checked(access, tenant, document, slug))[0]
+
+
+async def preview_document(access: StoreAccess, tenant: str, document: bytes, slug: str = "") -> DocumentPreview:
+    """Checks a document, as `check_document` does, and draws its graph and what it changes in the current version. Nothing is stored.
+
+    Raises:
+        BadName: the slug is not valid, or none can be made of the name.
+        BadValue: there is no document, or it calls too much.
+    """
+    checked, read = await _checked(access, tenant, document, slug)
+    fields = msgspec.structs.asdict(checked)
+    if not checked.valid or read is None:
+        return DocumentPreview(**fields)
+    graph = await asyncio.to_thread(lambda: shown_graph(compile_definition(read.canonical)))
+    record = changes.living(await DEFINITIONS.read(access.store, tenant, checked.slug))
+    if record is None or not record.hash:
+        return DocumentPreview(**fields, graph=graph)
+    current = f"{record.slug}@{record.version}"
+    _, _, _, old = await load_version(access, tenant, current)
+    found = await asyncio.to_thread(definition_changes, msgspec.json.decode(old), read.canonical)
+    return DocumentPreview(**fields, graph=graph, before=current, changes=found, changes_text=render_changes(found))
+
+
+async def _checked(access: StoreAccess, tenant: str, document: bytes, slug: str) -> tuple[CheckedDocument, ReadDefinition | None]:
+    """What was found in a document, and what it says; None if it can't be read."""
     try:
         read, found = await read_with_slug(received_bytes(document), slug)
     except BadDefinition as error:
-        return CheckedDocument(valid=False, findings=list(error.findings), slug=slug)
+        return CheckedDocument(valid=False, findings=list(error.findings), slug=slug), None
     about = read.canonical
     try:
         _ = declared_triggers(about)
     except BadValue as error:
         refused = error_finding("bad_trigger", error.what.removeprefix("/document"), str(error))
-        return CheckedDocument(valid=False, findings=[*read.findings, refused], slug=found)
+        return CheckedDocument(valid=False, findings=[*read.findings, refused], slug=found), read
     version = str(about.get("version", "1.0.0"))
     calls = await find_calls(access, tenant, CallingDefinition(found, "", definition_bytes(about)))
     findings = [*read.findings, *(msgspec.structs.replace(one, severity="warning") for one in calls.unresolved), *calls.circles]
-    return CheckedDocument(valid=True, findings=findings, slug=found, name=str(about["name"]), version=version, hash=read.hash, dialect=read.dialect)
+    checked = CheckedDocument(valid=True, findings=findings, slug=found, name=str(about["name"]), version=version, hash=read.hash, dialect=read.dialect)
+    return checked, read
 
 
 # Changes
