@@ -667,7 +667,13 @@ class Patch {
     const [head = "", ...rest] = shifted;
     const leading = head.slice(Math.min(column, head.length - head.trimStart().length));
     const cut = holder.items.length === 1 ? this.emptiedBy(path.slice(0, -1), holder, from, last) : [this.cutLines(from, last)];
-    return [...cut, this.insertInBlock(others, index, [leading, ...rest], column)];
+    const inserted = this.insertInBlock(others, index, [leading, ...rest], column);
+    const cutting = cut.at(-1)!;
+    if (inserted.from < cutting.from || inserted.from > cutting.to) return [...cut, inserted];
+    // It is the last part of the entry behind which it moves, so it stays where it is in the text.
+    const text = [" ".repeat(column) + leading, ...rest].join(this.newline);
+    const isCutAtEnd = cutting.from < from;
+    return [...cut.slice(0, -1), { ...cutting, insert: isCutAtEnd ? this.newline + text : text + this.newline }];
   }
 
   private cutLines(from: number, last: number): TextChange {
