@@ -1,13 +1,9 @@
 // All edges of a graph in one drawing below the steps: what was taken is solid, what was not is dashed, and what leads back has a sign.
-import { useStore } from "@xyflow/react";
 import { memo, useMemo } from "react";
 import type { VisibleEdge } from "./graph-folding";
 import type { Place, Point } from "./graph-layout";
+import { meets } from "./graph-window";
 import styles from "./graph-edges.module.css";
-
-/** With more edges than this, only those near the window are drawn. */
-const ALL_MAX = 600;
-const TILE = 1024;
 
 interface Props {
   edges: readonly VisibleEdge[];
@@ -16,14 +12,15 @@ interface Props {
   taken: readonly boolean[];
   /** Whether states are shown: in a plan nothing is taken, and nothing is dashed. */
   isPlan: boolean;
-  /** Boxes whose edges are marked. */
+  /** The box whose edges are marked. */
   marked: string;
+  /** The part that is drawn. */
+  window: string;
 }
 
 /** The edges. */
-export const EdgeLayer = memo(function EdgeLayer({ edges, ways, taken, isPlan, marked }: Props) {
+export const EdgeLayer = memo(function EdgeLayer({ edges, ways, taken, isPlan, marked, window }: Props) {
   const drawn = useMemo(() => ways.map((way) => ({ path: edgePath(way.points), bounds: boundsOf(way.points) })), [ways]);
-  const window = useTiles(edges.length > ALL_MAX);
   return (
     <svg className={styles.edges} aria-hidden="true" focusable="false">
       {edges.map((edge, number) => {
@@ -49,22 +46,6 @@ const EdgePath = memo(function EdgePath({ path, className, label, isBack, at }: 
     </g>
   );
 });
-
-/** The window of the flow in tiles, so that a small move draws nothing anew; empty if all is drawn. */
-function useTiles(isLarge: boolean): string {
-  return useStore((state) => {
-    if (!isLarge) return "";
-    const [x, y, zoom] = state.transform;
-    const size = TILE / zoom;
-    const tile = (value: number) => Math.floor(value / size);
-    return [tile(-x / zoom) * size - size / 2, tile(-y / zoom) * size - size / 2, (tile((state.width - x) / zoom) + 1.5) * size, (tile((state.height - y) / zoom) + 1.5) * size].join();
-  });
-}
-
-function meets(bounds: Place, window: string): boolean {
-  const [left, top, right, bottom] = window.split(",").map(Number) as [number, number, number, number];
-  return bounds.x < right && bounds.x + bounds.width > left && bounds.y < bottom && bounds.y + bounds.height > top;
-}
 
 function boundsOf(points: readonly Point[]): Place {
   const [xs, ys] = [points.map((one) => one.x), points.map((one) => one.y)];

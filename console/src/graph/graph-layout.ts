@@ -140,7 +140,7 @@ function placeList(input: LayoutInput, members: number[], edges: ListEdge[], siz
   const apart = members.filter((number) => !linked.has(number) && input.boxes[number]!.form !== "cycle" && input.boxes[input.boxes[number]!.parent]?.form !== "cycle");
   const isApart = apart.length > 3 ? new Set(apart) : new Set<number>();
   const rest = members.filter((number) => !isApart.has(number));
-  const main = rest.length > DAGRE_BOXES_MAX || forward.length > DAGRE_EDGES_MAX ? layeredPlaces(input, rest, forward, sizes) : dagrePlaces(input, rest, forward, sizes);
+  const main = rest.length > DAGRE_BOXES_MAX || forward.length > DAGRE_EDGES_MAX ? layeredPlaces(input, rest, forward, sizes) : dagrePlaces(input, rest, forward, edges.filter((edge) => edge.source === edge.target), sizes);
   return withLoops(isApart.size > 0 ? beneath(main, gridPlaces(apart, sizes, gridColumns(apart, sizes, main.width))) : main, edges);
 }
 
@@ -174,6 +174,13 @@ function beneath(upper: ListPlaces, lower: ListPlaces): ListPlaces {
   return { places, ways: upper.ways, width: Math.max(upper.width, lower.width), height: upper.height + RANK_GAP + lower.height };
 }
 
+/** How much room the edges from a box to itself take beside it. */
+function loopWidths(loops: ListEdge[]): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const edge of loops) found.set(edge.source, Math.max(found.get(edge.source) ?? 0, 40 + (edge.label ? (edge.label + 2) * LABEL_CHARACTER : 0)));
+  return found;
+}
+
 /** Adds the edges from a box to itself: a bow at its right side. */
 function withLoops(list: ListPlaces, edges: ListEdge[]): ListPlaces {
   for (const edge of edges) {
@@ -181,7 +188,7 @@ function withLoops(list: ListPlaces, edges: ListEdge[]): ListPlaces {
     if (edge.source !== edge.target || !at) continue;
     const [right, middle] = [at.x + at.width, at.y + at.height / 2];
     const points = [-0.25, -0.35, 0.35, 0.25].map((part, place) => ({ x: right + (place === 1 || place === 2 ? 26 : 0), y: middle + part * Math.min(at.height, STEP_HEIGHT) }));
-    const half = (edge.label * LABEL_CHARACTER) / 2;
+    const half = edge.label ? ((edge.label + 2) * LABEL_CHARACTER) / 2 : 0;
     list.ways.set(edge.number, { points: points.reverse(), label: edge.label ? { x: right + 34 + half, y: middle } : null });
     list.width = Math.max(list.width, right + 34 + 2 * half);
   }
@@ -189,22 +196,24 @@ function withLoops(list: ListPlaces, edges: ListEdge[]): ListPlaces {
 }
 
 /** Places the boxes of a list by dagre; its cycles are clusters, and edges that lead back run forward in it. */
-function dagrePlaces(input: LayoutInput, members: number[], edges: ListEdge[], sizes: Sizes): ListPlaces {
+function dagrePlaces(input: LayoutInput, members: number[], edges: ListEdge[], loops: ListEdge[], sizes: Sizes): ListPlaces {
   try {
-    return placedByDagre(input, members, edges, sizes, true);
+    return placedByDagre(input, members, edges, loops, sizes, true);
   } catch {
     // dagre fails on some clusters that share nodes with edges in both directions; without clusters it places every graph
-    return placedByDagre(input, members, edges, sizes, false);
+    return placedByDagre(input, members, edges, loops, sizes, false);
   }
 }
 
-function placedByDagre(input: LayoutInput, members: number[], edges: ListEdge[], sizes: Sizes, withClusters: boolean): ListPlaces {
+function placedByDagre(input: LayoutInput, members: number[], edges: ListEdge[], loops: ListEdge[], sizes: Sizes, withClusters: boolean): ListPlaces {
   const graph = new Graph({ multigraph: true, compound: true });
   graph.setGraph({ rankdir: "TB", nodesep: GAP, ranksep: RANK_GAP, edgesep: 18, ranker: members.length > 200 ? "tight-tree" : "network-simplex" });
+  const beside = loopWidths(loops);
   for (const number of members) {
     const isCycle = input.boxes[number]!.form === "cycle";
     if (isCycle && !withClusters) continue;
-    graph.setNode(String(number), isCycle ? {} : { ...sizes[number]! });
+    const { width, height } = sizes[number]!;
+    graph.setNode(String(number), isCycle ? {} : { width: width + 2 * (beside.get(number) ?? 0), height });
   }
   for (const number of members) {
     const parent = input.boxes[number]!.parent;
@@ -216,14 +225,15 @@ function placedByDagre(input: LayoutInput, members: number[], edges: ListEdge[],
     graph.setEdge(String(from), String(to), { ...label, weight: edge.isBack ? 1 : 2 }, String(edge.number));
   }
   dagreLayout(graph);
-  return fromDagre(input, graph, members, edges, withClusters);
+  return fromDagre(input, graph, members, edges, sizes, withClusters);
 }
 
-function fromDagre(input: LayoutInput, graph: Graph, members: number[], edges: ListEdge[], withClusters: boolean): ListPlaces {
+function fromDagre(input: LayoutInput, graph: Graph, members: number[], edges: ListEdge[], sizes: Sizes, withClusters: boolean): ListPlaces {
   const places = new Map<number, Place>();
   for (const number of members) {
     if (input.boxes[number]!.form === "cycle" && !withClusters) continue;
-    const { x, y, width, height } = graph.node(String(number)) as unknown as Place;
+    const { x, y } = graph.node(String(number)) as unknown as Place;
+    const { width, height } = sizes[number]!;
     places.set(number, { x: x - width / 2, y: y - height / 2, width, height });
   }
   surroundCycles(input, members, places);
@@ -232,9 +242,23 @@ function fromDagre(input: LayoutInput, graph: Graph, members: number[], edges: L
     const [from, to] = edge.isBack ? [edge.target, edge.source] : [edge.source, edge.target];
     const made = graph.edge({ v: String(from), w: String(to), name: String(edge.number) }) as unknown as { points: Point[]; x?: number; y?: number };
     const points = made.points.map(({ x, y }) => ({ x, y }));
-    ways.set(edge.number, { points: edge.isBack ? points.reverse() : points, label: edge.label && made.x !== undefined ? { x: made.x, y: made.y! } : null });
+    const isFree = !edge.isBack && edge.label === 0 && !isCrossed(input, members, places, edge);
+    ways.set(edge.number, { points: isFree ? [points[0]!, points[points.length - 1]!] : edge.isBack ? points.reverse() : points, label: edge.label && made.x !== undefined ? { x: made.x, y: made.y! } : null });
   }
   return toCorner({ places, ways, width: 0, height: 0 });
+}
+
+/** Whether a straight line between two boxes would run through a third one, or close to it. */
+function isCrossed(input: LayoutInput, members: number[], places: ReadonlyMap<number, Place>, edge: ListEdge): boolean {
+  const [from, to] = [places.get(edge.source)!, places.get(edge.target)!];
+  const [x, top, bottom] = [from.x + from.width / 2, from.y + from.height, to.y];
+  const slope = (to.x + to.width / 2 - x) / Math.max(bottom - top, 1);
+  return members.some((number) => {
+    const place = places.get(number);
+    if (!place || number === edge.source || number === edge.target || input.boxes[number]!.form === "cycle" || place.y >= bottom || place.y + place.height <= top) return false;
+    const [first, second] = [x + slope * (Math.max(place.y, top) - top), x + slope * (Math.min(place.y + place.height, bottom) - top)];
+    return Math.min(first, second) < place.x + place.width + GAP / 2 && Math.max(first, second) > place.x - GAP / 2;
+  });
 }
 
 /** The place of a cycle is that of what it contains, with a margin and room for its caption; inner cycles first. */

@@ -6,6 +6,7 @@ import styles from "./graph-minimap.module.css";
 
 const WIDTH = 168;
 const HEIGHT = 112;
+const MARGIN = 6;
 const LOOKS = ["good", "bad", "warn", "live", "dim", "plain", "line-strong", "bg-raised", "line"] as const;
 
 interface Props {
@@ -20,7 +21,7 @@ export const GraphMinimap = memo(function GraphMinimap({ laid, looks }: Props) {
   const { setCenter, getZoom } = useReactFlow();
   const colors = useColors(canvas);
   const { width, height } = laid.layout;
-  const scale = Math.min(WIDTH / Math.max(width, 1), HEIGHT / Math.max(height, 1), 0.25);
+  const scale = Math.min((WIDTH - 2 * MARGIN) / Math.max(width, 1), (HEIGHT - 2 * MARGIN) / Math.max(height, 1), 0.25);
   const [left, top] = [(WIDTH - width * scale) / 2, (HEIGHT - height * scale) / 2];
   useEffect(() => {
     const context = canvas.current?.getContext("2d");

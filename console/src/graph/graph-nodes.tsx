@@ -1,17 +1,20 @@
-// The boxes as they are drawn: steps, folded boxes with a bar of states, and frames around what is open.
-import type { NodeProps } from "@xyflow/react";
-import { createContext, memo, useContext, type ReactNode } from "react";
+// The boxes as they are drawn: steps, folded boxes with a bar of states, and frames around what is open. Each stands at its place by itself: a node of the
+// flow costs a transform and several subscriptions, with which a thousand of them are too slow to pan without a GPU.
+import { createContext, memo, useContext, type CSSProperties, type ReactNode } from "react";
 import { stateWord } from "@/words/states";
 import type { VisibleBox } from "./graph-folding";
 import { isFoldable } from "./graph-folding";
+import type { Place } from "./graph-layout";
 import type { ShownNode } from "./graph-model";
 import { inOrder, isGhost, type StateCounts } from "./graph-states";
-import { boxDetail, boxSentence, boxTitle, countsText, factsText } from "./graph-texts";
+import { boxDetail, boxSentence, boxTitle, countsText, factsText, modifiersText } from "./graph-texts";
+import { meets } from "./graph-window";
 import styles from "./graph-nodes.module.css";
 
 /** What a box shows. It is replaced as a whole if any of it changes, and kept if nothing does. */
-export interface BoxData extends Record<string, unknown> {
+export interface BoxData {
   visible: VisibleBox;
+  place: Place;
   node: ShownNode | undefined;
   counts: StateCounts | undefined;
   isSelected: boolean;
@@ -38,6 +41,10 @@ function useActions(): BoxActions {
   return actions;
 }
 
+function placeStyle({ place }: BoxData): CSSProperties {
+  return { left: place.x, top: place.y, width: place.width, height: place.height };
+}
+
 /** The glyph, and the look of a state: "plan" if there is none. */
 function lookOf(data: BoxData): { glyph: string; style: string; isGhost: boolean } {
   const state = data.node?.state;
@@ -49,7 +56,7 @@ function lookOf(data: BoxData): { glyph: string; style: string; isGhost: boolean
 }
 
 /** A step, or a box that is folded. */
-export const StepBox = memo(function StepBox({ data }: NodeProps & { data: BoxData }) {
+export const StepBox = memo(function StepBox({ data }: { data: BoxData }) {
   const actions = useActions();
   const { visible, node, counts } = data;
   const { box } = visible;
@@ -57,7 +64,7 @@ export const StepBox = memo(function StepBox({ data }: NodeProps & { data: BoxDa
   const sentence = boxSentence(box, node, counts);
   const isFolded = isFoldable(box);
   return (
-    <div className={`${styles.step} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""} ${isFolded ? styles.folded : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined} title={sentence}>
+    <div className={`${styles.step} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""} ${isFolded ? styles.folded : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined} title={sentence} style={placeStyle(data)}>
       <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-label={sentence} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, false))} onFocus={() => actions.focused(visible.id)}>
         <span className={styles.name}>
           <span className={styles.glyph} aria-hidden="true">
@@ -66,9 +73,9 @@ export const StepBox = memo(function StepBox({ data }: NodeProps & { data: BoxDa
           <bdi>{boxTitle(box, node)}</bdi>
         </span>
         <span className={styles.detail}>
-          <bdi>{boxDetail(box, node)}</bdi>
+          <bdi>{boxDetail(box, node, isFolded || (node !== undefined && node.state !== null))}</bdi>
         </span>
-        {isFolded && counts ? <StateBar counts={counts} /> : <span className={styles.facts}>{node ? factsText(node) : ""}</span>}
+        {isFolded && counts ? <StateBar counts={counts} /> : node && <span className={node.state === null ? styles.detail : styles.facts}>{node.state === null ? modifiersText(node) : factsText(node)}</span>}
       </button>
       {isFolded && (
         <button type="button" className={styles.fold} tabIndex={-1} aria-expanded={false} aria-label={`Open ${boxTitle(box, node)}`} title="Open" onClick={() => actions.fold(visible.id, false)}>
@@ -94,14 +101,14 @@ function StateBar({ counts }: { counts: StateCounts }) {
 }
 
 /** A frame around the boxes of a block, a loop or open items. */
-export const FrameBox = memo(function FrameBox({ data }: NodeProps & { data: BoxData }) {
+export const FrameBox = memo(function FrameBox({ data }: { data: BoxData }) {
   const actions = useActions();
   const { visible, node, counts } = data;
   const { box } = visible;
   const look = lookOf(data);
   const sentence = boxSentence(box, node, counts);
   return (
-    <div className={`${styles.frame} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined}>
+    <div className={`${styles.frame} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined} style={placeStyle(data)}>
       <div className={styles.header} title={sentence}>
         <button type="button" className={styles.fold} tabIndex={-1} aria-expanded aria-label={`Fold ${boxTitle(box, node)}`} title="Fold" onClick={() => actions.fold(visible.id, true)}>
           ▾
@@ -140,18 +147,18 @@ export function TurnControl({ visible, title, setTurn }: { visible: VisibleBox; 
 }
 
 /** The frame of a list with a caption. */
-export const ListBox = memo(function ListBox({ data }: NodeProps & { data: BoxData }) {
+export const ListBox = memo(function ListBox({ data }: { data: BoxData }) {
   return (
-    <div className={styles.list} data-dim={data.isDim || undefined}>
+    <div className={styles.list} data-dim={data.isDim || undefined} style={placeStyle(data)}>
       <span className={styles.caption}>{boxTitle(data.visible.box, undefined)}</span>
     </div>
   );
 });
 
 /** The frame of a cycle. */
-export const CycleBox = memo(function CycleBox({ data }: NodeProps & { data: BoxData }) {
+export const CycleBox = memo(function CycleBox({ data }: { data: BoxData }) {
   return (
-    <div className={styles.cycle} data-dim={data.isDim || undefined}>
+    <div className={styles.cycle} data-dim={data.isDim || undefined} style={placeStyle(data)}>
       <span className={styles.cycleCaption}>
         <span aria-hidden="true">↺ </span>
         {boxTitle(data.visible.box, undefined)}
@@ -160,5 +167,50 @@ export const CycleBox = memo(function CycleBox({ data }: NodeProps & { data: Box
   );
 });
 
-/** The kinds of nodes, as the flow takes them. */
-export const NODE_TYPES = { step: StepBox, frame: FrameBox, list: ListBox, cycle: CycleBox };
+/** A step from afar, where only its glyph can be read. */
+const FarBox = memo(function FarBox({ data }: { data: BoxData }) {
+  const actions = useActions();
+  const { visible, node, counts } = data;
+  const look = lookOf(data);
+  return (
+    <button
+      type="button"
+      className={`${styles.far} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""}`}
+      style={placeStyle(data)}
+      data-box={visible.id}
+      data-selected={data.isSelected || undefined}
+      data-dim={data.isDim || undefined}
+      tabIndex={data.isStop ? 0 : -1}
+      aria-label={boxSentence(visible.box, node, counts)}
+      title={boxTitle(visible.box, node)}
+      onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, false))}
+      onFocus={() => actions.focused(visible.id)}
+    >
+      {look.glyph}
+    </button>
+  );
+});
+
+/** The frames, which stand below the edges. */
+export const FrameLayer = memo(function FrameLayer({ boxes, window }: { boxes: readonly BoxData[]; window: string }) {
+  return (
+    <div className={styles.layer}>
+      {boxes.map((data) => {
+        if (!data.visible.isOpen || !isInWindow(data, window)) return null;
+        const { form } = data.visible.box;
+        const Frame = form === "list" ? ListBox : form === "cycle" ? CycleBox : FrameBox;
+        return <Frame key={data.visible.id} data={data} />;
+      })}
+    </div>
+  );
+});
+
+/** The steps, which stand above the edges. */
+export const StepLayer = memo(function StepLayer({ boxes, window, isFar }: { boxes: readonly BoxData[]; window: string; isFar: boolean }) {
+  const Step = isFar ? FarBox : StepBox;
+  return <div className={styles.layer}>{boxes.map((data) => (data.visible.isOpen || !isInWindow(data, window) ? null : <Step key={data.visible.id} data={data} />))}</div>;
+});
+
+function isInWindow(data: BoxData, window: string): boolean {
+  return window === "" || data.isStop || meets(data.place, window);
+}

@@ -86,12 +86,15 @@ export function spanText(ms: number): string {
   return `${Math.round(minutes / 1440)} d`;
 }
 
+/** Kinds of code whose own operation only records a result, so that its time says nothing of what is inside. */
+const CONTAINERS = new Set(["branches", "branch", "iteration"]);
+
 /** What has happened at a node besides its state: "2 attempts", "3 turns", "1.2 s". */
 export function nodeFacts(node: ShownNode): string[] {
   const facts: string[] = [];
   if (node.attempts > 1) facts.push(`${node.attempts} attempts`);
   if (node.passages > 1) facts.push(`turn ${node.passages}`);
-  const took = tookText(node);
+  const took = isActive(node.state) || CONTAINERS.has(node.kind) ? "" : tookText(node);
   if (took) facts.push(took);
   return facts;
 }

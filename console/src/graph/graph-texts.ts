@@ -12,11 +12,16 @@ export function boxTitle(box: Box, node: ShownNode | undefined): string {
 }
 
 /** What a box does, in a line. */
-export function boxDetail(box: Box, node: ShownNode | undefined): string {
-  if (box.form === "items" && !node) return `${box.children.length} in parallel`;
-  if (!node) return "";
+export function boxDetail(box: Box, node: ShownNode | undefined, withModifiers = true): string {
   const items = box.form === "items" ? [`${box.children.length} in parallel`] : [];
-  return [node.detail === "branches" ? "" : node.detail, ...node.modifiers, ...items].filter((part) => part !== "").join(" · ");
+  if (!node) return items.join();
+  const does = node.detail === "branches" ? "" : node.detail.replace(/, \d+ attempts$/, "");
+  return [does, ...(withModifiers ? node.modifiers : []), ...items].filter((part) => part !== "").join(" · ");
+}
+
+/** When and how often a step runs: "each @items · when @input.n > 1". */
+export function modifiersText(node: ShownNode): string {
+  return node.modifiers.join(" · ");
 }
 
 /** How many are in which state: "21 completed, 3 failed". Of a plan, how many steps it has. */

@@ -1,18 +1,19 @@
 // A graph as a page shows it: what will happen dashed, what has happened solid, live, with folding, a filter, follow mode, keys, and a tree that says the same.
 import "@xyflow/react/dist/base.css";
-import { getViewportForBounds, ReactFlow, ReactFlowProvider, useReactFlow, useStore, useStoreApi, ViewportPortal, type Node } from "@xyflow/react";
+import { getViewportForBounds, ReactFlow, ReactFlowProvider, useReactFlow, useStore, useStoreApi, ViewportPortal } from "@xyflow/react";
 import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import { stateWord } from "@/words/states";
 import { EdgeLayer } from "./graph-edges";
-import { isFoldable, seenBox, visibleGraph, type VisibleBox } from "./graph-folding";
+import { isFoldable, seenBox, visibleGraph } from "./graph-folding";
 import { GraphMinimap } from "./graph-minimap";
 import { graphModel, sameStructure, type GraphModel, type ShownGraph, type ShownNode } from "./graph-model";
-import { BoxActionsContext, NODE_TYPES, type BoxActions, type BoxData } from "./graph-nodes";
+import { BoxActionsContext, FrameLayer, StepLayer, type BoxActions, type BoxData } from "./graph-nodes";
 import { countedStates, isActive, isGhost, stateCounts, type StateCounts } from "./graph-states";
 import { GraphToolbar, Tool } from "./graph-toolbar";
 import { GraphTreeView } from "./graph-tree-view";
 import { graphChoices, graphSearch, type GraphChoices, type GraphSearch } from "./graph-view-state";
 import { walkedTo } from "./graph-walk";
+import { useDrawnWindow } from "./graph-window";
 import { useGraphLayout, type LaidOutGraph } from "./use-graph-layout";
 import styles from "./graph-view.module.css";
 
@@ -20,8 +21,9 @@ const MIN_ZOOM = 0.05;
 const MAX_ZOOM = 1.6;
 const READABLE_ZOOM = 0.55;
 const MOVE_MS = 250;
-/** With more boxes than this, only those in the window are drawn. */
-const ALL_DRAWN_MAX = 1500;
+/** With more boxes or edges than this, only those in the window are drawn. */
+const ALL_DRAWN_MAX = 600;
+const NO_NODES: never[] = [];
 
 export interface GraphViewProps {
   graph: ShownGraph;
@@ -91,7 +93,6 @@ function moveMs(): number {
 }
 
 function ViewTools({ model, choices, change, hasStates }: { model: GraphModel; choices: GraphChoices; change: (changed: Partial<GraphChoices>) => void; hasStates: boolean }) {
-  const flow = useReactFlow();
   const foldable = useMemo(() => [...model.boxes.values()].filter(isFoldable), [model]);
   const setAll = (isFolded: boolean) => change({ folds: new Map(foldable.filter((box) => box.form !== "items" || isFolded).map((box) => [box.id, isFolded])) });
   return (
@@ -103,15 +104,27 @@ function ViewTools({ model, choices, change, hasStates }: { model: GraphModel; c
           <Tool label="Open all" onClick={() => setAll(false)} />
         </>
       )}
-      <Tool label="Fit" onClick={() => void fitAll(flow)} />
-      <Tool label="Zoom out" sign="−" onClick={() => void flow.zoomOut({ duration: moveMs() })} />
-      <Tool label="Zoom in" sign="+" onClick={() => void flow.zoomIn({ duration: moveMs() })} />
     </>
   );
 }
 
-function fitAll(flow: ReturnType<typeof useReactFlow>): Promise<boolean> {
-  return flow.fitView({ padding: 0.06, maxZoom: 1, minZoom: MIN_ZOOM, duration: moveMs() });
+/** The controls in the corner of the graph. */
+function ZoomControls({ laid }: { laid: LaidOutGraph }) {
+  const flow = useReactFlow();
+  const store = useStoreApi();
+  const fit = () => void flow.setViewport(wholeViewport(laid, store.getState()), { duration: moveMs() });
+  return (
+    <div className={styles.zoom} role="group" aria-label="Zoom">
+      <Tool label="Zoom in" sign="+" onClick={() => void flow.zoomIn({ duration: moveMs() })} />
+      <Tool label="Zoom out" sign="−" onClick={() => void flow.zoomOut({ duration: moveMs() })} />
+      <Tool label="Fit" onClick={fit} />
+    </div>
+  );
+}
+
+/** The view of the whole graph, with a margin. */
+function wholeViewport({ layout }: LaidOutGraph, { width, height }: { width: number; height: number }) {
+  return getViewportForBounds({ x: 0, y: 0, width: Math.max(layout.width, 1), height: Math.max(layout.height, 1) }, width, height, MIN_ZOOM, 1, 0.06);
 }
 
 interface CanvasProps {
@@ -144,26 +157,30 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
   );
   const marked = laid ? seenBox(model, laid.visible.boxes, selected) : "";
   const shownStop = laid?.visible.boxes.has(stop) ? stop : marked || (laid?.visible.top[0] ?? "");
-  const nodes = useFlowNodes(laid, model, graph.nodes, counts, choices.states, marked, shownStop);
+  const boxes = useBoxes(laid, model, graph.nodes, counts, choices.states, marked, shownStop);
   const isPlan = graph.nodes.every((node) => node.state === null);
   const taken = useKept(
     useMemo(() => (laid ? laid.visible.edges.map((edge) => edge.edges.some((number) => graph.edges[number]?.isTaken)) : []), [laid, graph.edges]),
     sameItems,
   );
   const looks = useKept(
-    useMemo(() => (laid ? [...laid.visible.boxes.values()].map((one) => lookOf(graph.nodes[one.box.node], counts.get(one.id))) : []), [laid, graph.nodes, counts]),
+    useMemo(() => (laid ? [...laid.visible.boxes.values()].map((one) => lookOf(graph.nodes[model.boxes.get(one.id)?.node ?? -1], counts.get(one.id))) : []), [laid, model, graph.nodes, counts]),
     sameItems,
   );
   useFirstViewport(laid, graph.nodes, `${graph.name}\n${graph.definition}`);
   useFollowing(laid, model, graph.nodes, choices.isFollowing);
   const press = useWalking(laid, actions);
   const zoom = useStore((state) => (state.transform[2] < 0.2 ? "far" : state.transform[2] < 0.45 ? "middle" : "near"));
-  const stopFollowing = useCallback((event: unknown) => {
+  const window = useDrawnWindow(laid !== null && Math.max(laid.visible.boxes.size, laid.visible.edges.length) > ALL_DRAWN_MAX);
+  const canvas = useRef<HTMLDivElement>(null);
+  const move = useCallback((event: unknown) => {
+    if (!canvas.current?.hasAttribute("data-moves")) canvas.current?.setAttribute("data-moves", "");
     if (event !== null && latest.current.choices.isFollowing) latest.current.change({ isFollowing: false });
   }, []);
+  const endMove = useCallback(() => canvas.current?.removeAttribute("data-moves"), []);
   if (graph.nodes.length === 0) return <p className={styles.empty}>There are no steps yet.</p>;
   return (
-    <div className={styles.canvas} data-zoom={zoom} onKeyDown={press} role="group" aria-label={`${label}. Arrow keys walk along its edges, Enter opens a step.`}>
+    <div ref={canvas} className={styles.canvas} data-zoom={zoom} onKeyDown={press} role="group" aria-label={`${label}. Arrow keys walk along its edges, Enter opens a step.`}>
       {!laid && (
         <p className={styles.busy} role="status">
           Laying out {visible.boxes.size.toLocaleString()} steps…
@@ -171,8 +188,7 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
       )}
       <BoxActionsContext value={actions}>
         <ReactFlow
-          nodes={nodes}
-          nodeTypes={NODE_TYPES}
+          nodes={NO_NODES}
           minZoom={MIN_ZOOM}
           maxZoom={MAX_ZOOM}
           nodesDraggable={false}
@@ -188,16 +204,19 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
           zoomActivationKeyCode={null}
           panOnScroll
           zoomOnDoubleClick={false}
-          onlyRenderVisibleElements={nodes.length > ALL_DRAWN_MAX}
-          onMoveStart={stopFollowing}
+          onMove={move}
+          onMoveEnd={endMove}
           proOptions={{ hideAttribution: true }}
         >
           {laid && (
             <ViewportPortal>
-              <EdgeLayer edges={laid.visible.edges} ways={laid.layout.ways} taken={taken} isPlan={isPlan} marked={marked} />
+              <FrameLayer boxes={boxes} window={window} />
+              <EdgeLayer edges={laid.visible.edges} ways={laid.layout.ways} taken={taken} isPlan={isPlan} marked={marked} window={window} />
+              <StepLayer boxes={boxes} window={window} isFar={zoom === "far"} />
             </ViewportPortal>
           )}
         </ReactFlow>
+        {laid && <ZoomControls laid={laid} />}
         {laid && <GraphMinimap laid={laid} looks={looks} />}
       </BoxActionsContext>
     </div>
@@ -214,8 +233,8 @@ function lookOf(node: ShownNode | undefined, counts: StateCounts | undefined): s
   return state === null || isGhost(state) ? "" : stateWord(state).style;
 }
 
-/** The boxes as the flow takes them. One of which nothing has changed is the same object as before, so that it is not drawn again. */
-function useFlowNodes(
+/** What the boxes show. One of which nothing has changed is the same object as before, so that it is not drawn again. */
+function useBoxes(
   laid: LaidOutGraph | null,
   model: GraphModel,
   nodes: readonly ShownNode[],
@@ -223,20 +242,20 @@ function useFlowNodes(
   states: ReadonlySet<string>,
   marked: string,
   stop: string,
-): Node<BoxData>[] {
-  const known = useRef(new Map<string, Node<BoxData>>());
+): BoxData[] {
+  const known = useRef(new Map<string, BoxData>());
   return useMemo(() => {
-    const found = new Map<string, Node<BoxData>>();
-    for (const one of laid?.visible.boxes.values() ?? []) {
-      const node = nodes[one.box.node];
-      const own = one.box.children.length > 0 ? counts.get(one.id) : undefined;
-      const isDim = states.size > 0 && !isAmong(states, node, own);
-      const data = { visible: one, node, counts: own, isSelected: one.id === marked, isStop: one.id === stop, isDim };
-      found.set(one.id, keptNode(known.current.get(one.id), data, laid!.places.get(one.id)!));
+    const found = new Map<string, BoxData>();
+    for (const visible of laid?.visible.boxes.values() ?? []) {
+      const { id, box } = visible;
+      const own = model.boxes.get(id);
+      const node = own && nodes[own.node];
+      const inside = box.children.length > 0 ? counts.get(id) : undefined;
+      const isDim = states.size > 0 && !isAmong(states, node, inside);
+      found.set(id, keptBox(known.current.get(id), { visible, place: laid!.places.get(id)!, node, counts: inside, isSelected: id === marked, isStop: id === stop, isDim }));
     }
     known.current = found;
     return [...found.values()];
-    // eslint-disable-next-line -- `model` decides what the numbers of nodes mean
   }, [laid, model, nodes, counts, states, marked, stop]);
 }
 
@@ -244,13 +263,17 @@ function isAmong(states: ReadonlySet<string>, node: ShownNode | undefined, count
   return (node?.state !== null && node?.state !== undefined && states.has(node.state)) || Object.keys(counts ?? {}).some((state) => states.has(state));
 }
 
-function keptNode(before: Node<BoxData> | undefined, data: BoxData, place: { x: number; y: number; width: number; height: number }): Node<BoxData> {
-  const old = before?.data;
+function keptBox(before: BoxData | undefined, box: BoxData): BoxData {
   const isSame =
-    old?.visible === data.visible && old.node === data.node && old.isSelected === data.isSelected && old.isStop === data.isStop && old.isDim === data.isDim && sameCounts(old.counts, data.counts);
-  if (before && isSame && before.position.x === place.x && before.position.y === place.y && before.width === place.width && before.height === place.height) return before;
-  const { x, y, width, height } = place;
-  return { id: data.visible.id, type: typeOf(data.visible), position: { x, y }, width, height, measured: { width, height }, handles: [], zIndex: data.visible.isOpen ? 0 : 2, data };
+    before !== undefined &&
+    before.visible === box.visible &&
+    before.place === box.place &&
+    before.node === box.node &&
+    before.isSelected === box.isSelected &&
+    before.isStop === box.isStop &&
+    before.isDim === box.isDim &&
+    sameCounts(before.counts, box.counts);
+  return isSame ? before : box;
 }
 
 function sameCounts(one: StateCounts | undefined, other: StateCounts | undefined): boolean {
@@ -258,11 +281,6 @@ function sameCounts(one: StateCounts | undefined, other: StateCounts | undefined
   if (!one || !other) return false;
   const keys = Object.keys(one);
   return keys.length === Object.keys(other).length && keys.every((key) => one[key] === other[key]);
-}
-
-function typeOf(visible: VisibleBox): keyof typeof NODE_TYPES {
-  const { form } = visible.box;
-  return form === "list" ? "list" : form === "cycle" ? "cycle" : visible.isOpen ? "frame" : "step";
 }
 
 /** Shows at first the whole graph if it is readable then; else what goes on in it, or its begin. */
@@ -274,14 +292,13 @@ function useFirstViewport(laid: LaidOutGraph | null, nodes: readonly ShownNode[]
     if (!laid || width === 0 || shown.current === what) return;
     shown.current = what;
     const { layout } = laid;
-    const bounds = { x: 0, y: 0, width: Math.max(layout.width, 1), height: Math.max(layout.height, 1) };
-    const whole = getViewportForBounds(bounds, width, height, MIN_ZOOM, 1, 0.06);
+    const whole = wholeViewport(laid, { width, height });
     if (whole.zoom >= READABLE_ZOOM) {
       void flow.setViewport(whole);
       return;
     }
     const zoom = READABLE_ZOOM + 0.15;
-    const active = firstPlace(laid, nodes, (node) => isActive(node.state) || node.state === "failed");
+    const active = firstPlace(laid, nodes, (node) => isActive(node.state)) ?? firstPlace(laid, nodes, (node) => node.state === "failed");
     const at = active ?? firstPlace(laid, nodes, () => true);
     const x = layout.width * zoom <= width ? (width - layout.width * zoom) / 2 : width / 2 - ((at?.x ?? 0) + (at?.width ?? 0) / 2) * zoom;
     void flow.setViewport({ x, y: active ? height / 2 - (active.y + active.height / 2) * zoom : 24, zoom });
