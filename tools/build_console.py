@@ -18,6 +18,7 @@ from pathlib import Path
 from perdure.api import sign_in_document
 from perdure.api.openapi_document import openapi_document
 from perdure.cli.plain_text import GLYPHS, STATUS_STYLES
+from perdure.definitions.graph.graph_picture import STATE_SIGNS
 from perdure.operations.operation_table import OPERATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +59,8 @@ def generate() -> None:
     """Writes the OpenAPI document, its types for TypeScript, and the glyphs and styles of states."""
     GENERATED.mkdir(exist_ok=True)
     document = openapi_document(OPERATIONS, (), sign_in_document.PATHS)
-    states = {name: {"glyph": GLYPHS.get(name, ("·",))[0], "style": STATUS_STYLES.get(name, "plain")} for name in sorted({*GLYPHS, *STATUS_STYLES})}
+    glyphs: dict[str, str] = {str(name): sign for name, sign in STATE_SIGNS.items()} | {name: marks[0] for name, marks in GLYPHS.items()}
+    states = {name: {"glyph": glyphs.get(name, "·"), "style": STATUS_STYLES.get(name, "plain")} for name in sorted({*glyphs, *STATUS_STYLES})}
     if _write_json("openapi.json", document) or not (GENERATED / "schema.d.ts").exists():
         npm("run", "--silent", "types")
     _ = _write_json("states.json", states)

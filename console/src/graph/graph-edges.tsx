@@ -14,15 +14,17 @@ interface Props {
   isPlan: boolean;
   /** The box whose edges are marked. */
   marked: string;
+  /** Whether the filter leaves steps out: edges are in the background then. */
+  isDim: boolean;
   /** The part that is drawn. */
   window: string;
 }
 
 /** The edges. */
-export const EdgeLayer = memo(function EdgeLayer({ edges, ways, taken, isPlan, marked, window }: Props) {
+export const EdgeLayer = memo(function EdgeLayer({ edges, ways, taken, isPlan, marked, isDim, window }: Props) {
   const drawn = useMemo(() => ways.map((way) => ({ path: edgePath(way.points), bounds: boundsOf(way.points) })), [ways]);
   return (
-    <svg className={styles.edges} aria-hidden="true" focusable="false">
+    <svg className={`${styles.edges} ${isDim ? styles.dim : ""}`} aria-hidden="true" focusable="false">
       {edges.map((edge, number) => {
         const one = drawn[number];
         if (!one || (window !== "" && !meets(one.bounds, window))) return null;

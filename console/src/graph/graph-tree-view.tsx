@@ -11,6 +11,8 @@ import { treeRows, treeStep, type TreeRow } from "./graph-tree";
 import styles from "./graph-tree-view.module.css";
 
 const ROW_HEIGHT = 34;
+/** With more rows than this, only those in the window are drawn. */
+const ALL_DRAWN_MAX = 200;
 
 interface Props {
   graph: ShownGraph;
@@ -33,7 +35,7 @@ export function GraphTreeView({ graph, model, counts, folds, isLarge, states, se
   const wanted = useRef("");
   const list = useVirtualizer({ count: rows.length, getScrollElement: () => frame.current, estimateSize: () => ROW_HEIGHT, overscan: 12, getItemKey: (at) => rows[at]!.id });
   const stop = rows.some((row) => row.id === current) ? current : (rows[0]?.id ?? "");
-  const seen = list.getVirtualItems();
+  const seen = rows.length > ALL_DRAWN_MAX ? list.getVirtualItems() : rows.map((_, index) => ({ index, start: index * ROW_HEIGHT }));
   useEffect(() => {
     if (wanted.current === "") return;
     const element = frame.current?.querySelector<HTMLElement>(`[data-row="${CSS.escape(wanted.current)}"]`);

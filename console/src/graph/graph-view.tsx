@@ -14,6 +14,7 @@ import { GraphTreeView } from "./graph-tree-view";
 import { graphChoices, graphSearch, type GraphChoices, type GraphSearch } from "./graph-view-state";
 import { walkedTo } from "./graph-walk";
 import { useDrawnWindow } from "./graph-window";
+import type { Place } from "./graph-layout";
 import { useGraphLayout, type LaidOutGraph } from "./use-graph-layout";
 import styles from "./graph-view.module.css";
 
@@ -62,7 +63,7 @@ export function GraphView(props: GraphViewProps) {
   const counts = useMemo(() => stateCounts(model, graph.nodes), [model, graph.nodes]);
   const counted = useMemo(() => countedStates(graph), [graph]);
   const label = props.label ?? `Graph of ${graph.name}`;
-  const fold1 = useCallback((id: string, isFolded: boolean) => change({ folds: new Map(choices.folds).set(id, isFolded) }), [change, choices.folds]);
+  const foldBox = useCallback((id: string, isFolded: boolean) => change({ folds: new Map(choices.folds).set(id, isFolded) }), [change, choices.folds]);
   return (
     <ReactFlowProvider>
       <section className={styles.view} aria-label={label}>
@@ -71,7 +72,7 @@ export function GraphView(props: GraphViewProps) {
           {props.tools}
         </GraphToolbar>
         {choices.isTree ? (
-          <GraphTreeView graph={graph} model={model} counts={counts} folds={choices.folds} isLarge={visible.isLarge} states={choices.states} selected={selected ?? ""} label={label} onFold={fold1} onSelect={(id) => onSelect?.(id)} />
+          <GraphTreeView graph={graph} model={model} counts={counts} folds={choices.folds} isLarge={visible.isLarge} states={choices.states} selected={selected ?? ""} label={label} onFold={foldBox} onSelect={(id) => onSelect?.(id)} />
         ) : (
           <Canvas graph={graph} model={model} visible={visible} counts={counts} choices={choices} change={change} selected={selected ?? ""} onSelect={onSelect} turnControl={props.turnControl} label={label} />
         )}
@@ -169,6 +170,7 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
   );
   useFirstViewport(laid, graph.nodes, `${graph.name}\n${graph.definition}`);
   useFollowing(laid, model, graph.nodes, choices.isFollowing);
+  useFilterInView(laid, boxes, choices.states);
   const press = useWalking(laid, actions);
   const zoom = useStore((state) => (state.transform[2] < 0.2 ? "far" : state.transform[2] < 0.45 ? "middle" : "near"));
   const window = useDrawnWindow(laid !== null && Math.max(laid.visible.boxes.size, laid.visible.edges.length) > ALL_DRAWN_MAX);
@@ -211,7 +213,7 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
           {laid && (
             <ViewportPortal>
               <FrameLayer boxes={boxes} window={window} />
-              <EdgeLayer edges={laid.visible.edges} ways={laid.layout.ways} taken={taken} isPlan={isPlan} marked={marked} window={window} />
+              <EdgeLayer edges={laid.visible.edges} ways={laid.layout.ways} taken={taken} isPlan={isPlan} marked={marked} isDim={choices.states.size > 0} window={window} />
               <StepLayer boxes={boxes} window={window} isFar={zoom === "far"} />
             </ViewportPortal>
           )}
@@ -338,6 +340,26 @@ function useFollowing(laid: LaidOutGraph | null, model: GraphModel, nodes: reado
   }, [laid, active, flow, store]);
 }
 
+/** When the filter changes and nothing that it shows is in the window, moves the view to the first that it shows. */
+function useFilterInView(laid: LaidOutGraph | null, boxes: readonly BoxData[], states: ReadonlySet<string>): void {
+  const flow = useReactFlow();
+  const store = useStoreApi();
+  const shown = useRef(states);
+  useEffect(() => {
+    if (!laid || shown.current === states) return;
+    shown.current = states;
+    const { transform, width, height } = store.getState();
+    const [x, y, zoom] = transform;
+    const found = boxes.filter((one) => states.size > 0 && !one.isDim && !one.visible.isOpen);
+    const isSeen = found.some(({ place }) => place.x * zoom + x < width && (place.x + place.width) * zoom + x > 0 && place.y * zoom + y < height && (place.y + place.height) * zoom + y > 0);
+    if (found[0] && !isSeen) void flow.setViewport(centeredOn(found[0].place, zoom, width, height), { duration: moveMs() });
+  }, [laid, boxes, states, flow, store]);
+}
+
+function centeredOn(place: Place, zoom: number, width: number, height: number) {
+  return { x: width / 2 - (place.x + Math.min(place.width, 400) / 2) * zoom, y: height / 2 - (place.y + Math.min(place.height, 200) / 2) * zoom, zoom };
+}
+
 const TRIES_MAX = 30;
 
 /** Arrow keys, Home and End walk from box to box; "e" folds and opens. A box outside of the window is brought into it first. */
@@ -364,7 +386,7 @@ function useWalking(laid: LaidOutGraph | null, actions: BoxActions): (event: Key
     const [x, y, zoom] = transform;
     const [left, top] = [place.x * zoom + x, place.y * zoom + y];
     const [right, bottom] = [left + Math.min(place.width * zoom, width), top + Math.min(place.height, 120) * zoom];
-    if (left < 0 || top < 0 || right > width || bottom > height) void flow.setViewport({ x: width / 2 - (place.x + Math.min(place.width, 400) / 2) * zoom, y: height / 2 - (place.y + Math.min(place.height, 200) / 2) * zoom, zoom });
+    if (left < 0 || top < 0 || right > width || bottom > height) void flow.setViewport(centeredOn(place, zoom, width, height));
     focusBox(canvas, next, 0);
   };
 }
