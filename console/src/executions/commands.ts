@@ -4,7 +4,7 @@ import { writeExact } from "@/api/exact-json";
 import type { JsonSchema } from "@/parts/schema-form";
 import type { Role } from "@/shell/identity";
 import { isEnded } from "@/words/states";
-import { type ExecutionKey, type ExecutionRecord, type StepTrace, isStill, nameOf } from "./execution-reads";
+import { type ExecutionKey, type ExecutionRecord, type StepTrace, isReceiving, isStill, nameOf } from "./execution-reads";
 import type { ChangePlan, PlannedVerb } from "./plan-text";
 
 export type Verb = PlannedVerb;
@@ -170,7 +170,7 @@ function versionField(versions: number[]): JsonSchema {
 }
 
 function suggested(steps: StepTrace[]): string {
-  const open = steps.filter((one) => one.kind === "call" && (one.completedAt === null || one.state === "failed")).slice(-5);
+  const open = steps.filter((one) => one.kind !== "keep" && !isReceiving(one) && (one.completedAt === null || one.state === "failed")).slice(-5);
   return open.length ? ` Such as ${open.map((one) => one.path).join(", ")}.` : "";
 }
 
@@ -183,7 +183,7 @@ export function commandBody(verb: Verb, fields: Fields, record: ExecutionRecord)
 
 /** The names of messages for which an execution waits. */
 export function awaitedMessages(steps: StepTrace[]): string[] {
-  const names = steps.filter((one) => one.kind === "receive" && one.completedAt === null).flatMap((one) => one.target.split(",").map((name) => name.trim()));
+  const names = steps.filter(isReceiving).flatMap((one) => one.target.split(",").map((name) => name.trim()));
   return [...new Set(names.filter(Boolean))];
 }
 

@@ -15,9 +15,11 @@ import { type ExecutionRecord, nameOf } from "./execution-reads";
 import { shellWord } from "./shell-word";
 import styles from "./execution-facts.module.css";
 
+const SHOWN_ELSEWHERE = new Set(["initiator", "definition_hash", "definition_version"]);
+
 /** The facts of an execution; `shownMs` is the time of the past state that is shown. */
 export function ExecutionFacts({ record, shownMs }: { record: ExecutionRecord; shownMs: number | null }) {
-  const attributes = Object.entries(record.attributes as Record<string, unknown>).filter(([name]) => name !== "initiator");
+  const attributes = Object.entries(record.attributes as Record<string, unknown>).filter(([name]) => !SHOWN_ELSEWHERE.has(name));
   const initiator = record.initiatorUserId || String((record.attributes as Record<string, unknown>).initiator ?? "");
   return (
     <div className={styles.all}>

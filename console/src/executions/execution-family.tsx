@@ -3,9 +3,9 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { queries, type Schemas } from "@/api/client";
 import { Button } from "@/parts/button";
-import { ErrorNotice, Loading } from "@/parts/notice";
+import { ErrorNotice } from "@/parts/notice";
 import { StateMark } from "@/parts/state-mark";
-import { type ExecutionKey, type ExecutionRecord, type StepTrace, nameOf, requestOf } from "./execution-reads";
+import { type ExecutionKey, type ExecutionRecord, type StepTrace, maySpawn, nameOf, requestOf } from "./execution-reads";
 import styles from "./execution-family.module.css";
 
 type Details = Schemas["ExecutionDetails"];
@@ -15,7 +15,7 @@ const SHOWN_MAX = 50;
 
 /** The family of an execution; nothing if it has neither a parent nor children. */
 export function ExecutionFamily({ record, steps }: { record: ExecutionRecord; steps: StepTrace[] }) {
-  const spawned = steps.filter((one) => one.kind === "spawn").length;
+  const spawned = steps.filter(maySpawn).length;
   const [isWanted, want] = useState(false);
   const isRead = spawned > 0 && (isWanted || steps.length <= READ_BY_ITSELF_MAX);
   const details = queries.useQuery("get", "/api/executions/{workflow}/{id}/details", requestOf(record), { enabled: isRead });
@@ -28,9 +28,9 @@ export function ExecutionFamily({ record, steps }: { record: ExecutionRecord; st
         </p>
       )}
       {spawned > 0 && !isRead && <Button onClick={() => want(true)}>Show what it has started ({spawned.toLocaleString("en")})</Button>}
-      {isRead && details.isPending && <Loading what="what it has started" />}
+      {isRead && details.isPending && <p className={styles.soft}>Reading what it has started …</p>}
       {isRead && details.error && <ErrorNotice error={details.error} onRetry={() => void details.refetch()} />}
-      {details.data && (
+      {details.data && Object.keys(details.data.children).length > 0 && (
         <>
           <p className={styles.soft}>Has started</p>
           <Children of={details.data} />
@@ -48,7 +48,7 @@ function Children({ of }: { of: Details }) {
     <ul className={styles.children}>
       {children.slice(0, shown).map(([path, child]) => (
         <li key={path}>
-          <StateMark state={child.status.status} /> <ExecutionLink of={child.status} /> <span className={styles.soft}>{child.status.completedAt ? "" : child.status.why}</span>
+          <StateMark state={child.status.status} /> {child.status.workflow === APPROVAL ? <ApprovalLink id={child.status.id} /> : <ExecutionLink of={child.status} />} <span className={styles.soft}>{child.status.completedAt ? "" : child.status.why}</span>
           <Children of={child} />
         </li>
       ))}
@@ -60,6 +60,17 @@ function Children({ of }: { of: Details }) {
         </li>
       )}
     </ul>
+  );
+}
+
+const APPROVAL = "perdure.approval";
+
+/** A link to the page of an approval. */
+function ApprovalLink({ id }: { id: string }) {
+  return (
+    <Link to="/approvals/$id" params={{ id }} dir="auto">
+      approval {id.split(":").at(-1)}
+    </Link>
   );
 }
 

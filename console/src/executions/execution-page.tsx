@@ -1,6 +1,6 @@
 // The page of one execution: what it is and why it stands where it stands, what can be done, and its steps in several views, now or as of an event.
 import { Link, useParams } from "@tanstack/react-router";
-import { type ReactNode, useMemo, useRef, useState } from "react";
+import { useMemo, useRef, useState } from "react";
 import { queries } from "@/api/client";
 import { Problem } from "@/api/problem";
 import { useLiveExecution } from "@/api/use-live";
@@ -12,6 +12,8 @@ import { type Tab, Tabs } from "@/parts/tabs";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
+import { agentTurns } from "./agent-transcript";
+import { AgentView } from "./agent-view";
 import { DataTab } from "./data-tab";
 import { EventsTab } from "./events-tab";
 import { GraphTab } from "./graph-tab";
@@ -19,7 +21,7 @@ import { useEvents } from "./execution-events";
 import { ExecutionActions, type OpenedAction } from "./execution-actions";
 import { ExecutionFacts, ExecutionTools } from "./execution-facts";
 import { ExecutionFamily } from "./execution-family";
-import { type ExecutionKey, type ExecutionRecord, nameOf, requestAt, requestOf, useRecord, useSteps } from "./execution-reads";
+import { type ExecutionKey, type ExecutionRecord, type StepTrace, nameOf, requestAt, requestOf, useRecord, useSteps } from "./execution-reads";
 import { remedyOf } from "./remedies";
 import { useNeighbours } from "./neighbours";
 import { StepDrawer } from "./step-drawer";
@@ -61,13 +63,15 @@ interface KnownProps {
   pastError: unknown;
 }
 
+const NO_STEPS: StepTrace[] = [];
+
 function Known({ of, record, latest, at, pastError }: KnownProps) {
   const view = useView();
   const [action, openAction] = useState<OpenedAction | null>(null);
   const steps = useSteps(of, at);
   const status = queries.useQuery("get", "/api/executions/{workflow}/{id}/status", requestOf(of));
   const definition = queries.useQuery("get", "/api/executions/{workflow}/{id}/definition", requestAt(of, at), { enabled: Boolean(record.definition) });
-  const list = steps.data?.steps ?? [];
+  const list = steps.data?.steps ?? NO_STEPS;
   const events = useEvents(of, at !== null);
   const eventsAt = useMemo(() => (at === null ? [] : (events.items ?? []).filter((one) => one.id === at)), [events.items, at]);
   const changed = useMemo(() => new Set(eventsAt.map((one) => one.subject ?? "").filter(Boolean)), [eventsAt]);
@@ -86,10 +90,21 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
   const refusal = useRefusal("operator");
   const pastRefusal = at === null ? "" : "A past state is shown; go back to now first";
   const shownMs = at === null ? null : eventsAt[0] ? Date.parse(eventsAt[0].time) : null;
+  const isAgent = useMemo(() => agentTurns(list).length > 0, [list]);
+  const isWide = view.text("wide") === "1";
   const tabs: Tab[] = [
-    { id: "graph", title: "Graph", content: () => <GraphTab record={record} at={at} chosen={chosen} onChoose={choose} /> },
+    { id: "graph", title: "Graph", content: () => <GraphTab record={record} at={at} isWide={isWide} chosen={chosen} onChoose={choose} /> },
     { id: "timeline", title: "Timeline", content: () => <TimelineTab record={record} steps={list} shownMs={shownMs} changed={changed} chosen={chosen} onChoose={choose} /> },
-    { id: "events", title: "Events", content: () => <EventsTab of={of} at={at} /> },
+    { id: "events", title: "Events", content: () => <EventsTab of={of} at={at} onChoose={choose} /> },
+    ...(isAgent
+      ? [
+          {
+            id: "agent",
+            title: "Agent",
+            content: () => <AgentView steps={list} changed={changed} onChoose={choose} onFork={(path) => openAction({ verb: "fork", given: { fromStep: path } })} forkRefusal={pastRefusal || refusal} />,
+          },
+        ]
+      : []),
     { id: "data", title: "Data", content: () => <DataTab record={record} isPast={at !== null} /> },
   ];
   return (
@@ -99,13 +114,16 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
       below={<Why record={record} />}
       actions={<ExecutionActions record={latest} steps={list} definition={definition.data?.document} refusal={pastRefusal} opened={action} onOpen={openAction} />}
     >
-      <ExecutionTools record={record} />
-      <ExecutionFacts record={record} shownMs={shownMs} />
-      <ExecutionFamily record={record} steps={list} />
+      {!isWide && (
+        <div className={styles.about}>
+          <ExecutionTools record={record} />
+          <ExecutionFacts record={record} shownMs={shownMs} />
+          <ExecutionFamily record={record} steps={list} />
+        </div>
+      )}
       {status.data && <Forgotten forgotten={status.data.forgotten ?? {}} />}
       {steps.error && record.version > 0 && !pastError ? <ErrorNotice error={steps.error} onRetry={() => void steps.refetch()} /> : null}
-      <Views isWide={view.text("wide") === "1"}>
-        <TimeTravel at={at} last={latest.version} events={eventsAt} error={pastError} />
+      <TimeTravel at={at} last={latest.version} events={eventsAt} error={pastError} tools={<Expand isWide={isWide} />} />
       {!pastError && (
         <div className={chosen ? styles.withDrawer : styles.alone}>
           <Tabs label="Views of the execution" tabs={tabs} chosen={view.text("tab")} onChoose={(tab) => view.change({ tab })} />
@@ -114,25 +132,19 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
           )}
         </div>
       )}
-      </Views>
     </Page>
   );
 }
 
-/** The views, over the whole window if they are expanded. */
-function Views({ isWide, children }: { isWide: boolean; children: ReactNode }) {
+/** Leaves out what stands above the views, for more room. */
+function Expand({ isWide }: { isWide: boolean }) {
   const view = useView();
   const toggle = () => view.change({ wide: isWide ? "" : "1" }, true);
-  useShortcut("e", isWide ? "back to the whole page" : "expand the views to the whole window", toggle);
+  useShortcut("e", isWide ? "show the facts above the views again" : "more room for the views", toggle);
   return (
-    <div className={isWide ? styles.wide : styles.views}>
-      <div className={styles.viewTools}>
-        <Button look="quiet" aria-pressed={isWide} onClick={toggle}>
-          {isWide ? "Back to the whole page" : "Expand"}
-        </Button>
-      </div>
-      {children}
-    </div>
+    <Button aria-pressed={isWide} onClick={toggle}>
+      Expand
+    </Button>
   );
 }
 

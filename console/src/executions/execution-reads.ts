@@ -67,6 +67,18 @@ export function isStill(status: string): boolean {
   return isEnded(status) || status === "paused" || status === "needs_attention";
 }
 
+/** Whether a step may have started an execution. In definitions, the kind "call" is a child; in code it is a step, which has attempts. */
+export function maySpawn(step: StepTrace): boolean {
+  return SPAWNING.has(step.kind) || (step.kind === "call" && step.attempts.length === 0);
+}
+
+const SPAWNING = new Set(["spawn", "agent", "approve", "workflow"]);
+
+/** Whether a step waits for a message. */
+export function isReceiving(step: StepTrace): boolean {
+  return (step.kind === "receive" || step.kind === "listen") && step.completedAt === null;
+}
+
 /** The name of an execution in sentences, paths and commands: "order/o-17". */
 export function nameOf(of: ExecutionKey): string {
   return `${of.workflow}/${of.id}`;

@@ -15,12 +15,14 @@ import styles from "./graph-tab.module.css";
 interface Props {
   record: ExecutionRecord;
   at: number | null;
+  /** Whether it has the room of the whole window. */
+  isWide: boolean;
   chosen: string;
   onChoose: (path: string) => void;
 }
 
 /** The graph, with the chosen step marked in it. */
-export function GraphTab({ record, at, chosen, onChoose }: Props) {
+export function GraphTab({ record, at, isWide, chosen, onChoose }: Props) {
   const view = useView();
   const graph = queries.useQuery("get", "/api/executions/{workflow}/{id}/graph", requestAt(record, at), { placeholderData: keepPreviousData });
   useShortcut("f", "follow what goes on", () => view.change({ follow: view.text("follow") === "1" ? "" : "1", as: "" }, true));
@@ -34,7 +36,7 @@ export function GraphTab({ record, at, chosen, onChoose }: Props) {
   if (shown.nodes.length === 0) return <Empty title="No step has begun" />;
   const search = Object.fromEntries(GRAPH_SEARCH_NAMES.map((name) => [name, view.text(name) || undefined])) as GraphSearch;
   return (
-    <div className={styles.frame}>
+    <div className={`${styles.frame} ${isWide ? styles.wide : ""}`}>
       <GraphView
         graph={shown}
         selected={nodeOf(shown, chosen)}

@@ -11,10 +11,11 @@ import { StateMark } from "@/parts/state-mark";
 import { DurationText, TimeText } from "@/parts/time-text";
 import { ValueView } from "@/parts/value-view";
 import { useShortcut } from "@/shell/shortcuts";
+import { ChildAgent } from "./agent-view";
 import { AttemptList } from "./attempt-list";
 import { ErrorView } from "./error-view";
 import type { OpenedAction } from "./execution-actions";
-import { type ExecutionRecord, type StepTrace, nameOf, requestOf } from "./execution-reads";
+import { type ExecutionRecord, type StepTrace, isReceiving, maySpawn, nameOf, requestOf } from "./execution-reads";
 import { shellWord } from "./shell-word";
 import { ChangedMark } from "./timeline-tab";
 import { modelUsage, usageText } from "./model-usage";
@@ -145,17 +146,17 @@ function StepBody({ record, step, refusal, onAction }: { record: ExecutionRecord
             Retry from here
           </Button>
         )}
-        {(!isDone || step.state === "failed") && step.kind !== "receive" && (
+        {(!isDone || step.state === "failed") && !isReceiving(step) && (
           <Button refusal={refusal} onClick={() => onAction({ verb: "preset", given: { step: step.path } })}>
             Preset …
           </Button>
         )}
-        {!isDone && step.kind === "receive" && (
+        {isReceiving(step) && (
           <Button refusal={refusal} onClick={() => onAction({ verb: "send" })}>
             Send message …
           </Button>
         )}
-        {step.state === "completed" && step.kind === "call" && (
+        {step.state === "completed" && step.kind !== "keep" && (
           <CopyButton text={`perdure preset ${shellWord(name)} ${shellWord(step.path)} ${shellWord(writeExact(step.output ?? null))}`} label="Copy the command that gives this result as a preset">
             Copy as preset
           </CopyButton>
@@ -197,7 +198,7 @@ function Part({ title, children }: { title: string; children: ReactNode }) {
 
 /** What an open step waits for: a message, a time, a child, or people. */
 function Waits({ record, step }: { record: ExecutionRecord; step: StepTrace }) {
-  const isSpawn = step.kind === "spawn";
+  const isSpawn = maySpawn(step);
   const details = queries.useQuery("get", "/api/executions/{workflow}/{id}/details", requestOf(record), { enabled: isSpawn });
   const child = (details.data?.children as Record<string, Schemas["ExecutionDetails"]> | undefined)?.[step.path]?.status;
   const approval = record.approvals?.find((one) => (one as { path?: string }).path === step.path);
@@ -225,10 +226,16 @@ function Waits({ record, step }: { record: ExecutionRecord; step: StepTrace }) {
           </Link>{" "}
           {!child.completedAt && child.why}
         </p>
+        {step.kind === "agent" && (
+          <details>
+            <summary>Transcript</summary>
+            <ChildAgent of={child} />
+          </details>
+        )}
       </Part>
     );
   if (step.completedAt !== null || step.kind === "call") return null;
-  const what = { receive: `the message ${step.target}`, sleep: "a time" }[step.kind] ?? step.target;
+  const what = { receive: `the message ${step.target}`, listen: `the message ${step.target}`, sleep: "a time" }[step.kind] ?? step.target;
   return (
     <Part title="Waits">
       <p>

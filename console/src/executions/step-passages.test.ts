@@ -12,5 +12,8 @@ it("takes the numbers of passages and iterations out of a path", () => {
 it("finds all passages of a node in order", () => {
   const steps = ["ask", "pause", "ask#2", "pay", "ask#3"].map((path) => ({ path }) as StepTrace);
   expect(passagesOf(steps, "ask#2").map((one) => one.path)).toEqual(["ask", "ask#2", "ask#3"]);
+  const cycle = ["ask/~0/ask", "ask/~0/pause", "ask/~1/ask"].map((path) => ({ path, stepId: path.split("/").at(-1) }) as StepTrace);
+  expect(passagesOf(cycle, "ask").map((one) => one.path)).toEqual(["ask/~0/ask", "ask/~1/ask"]);
+  expect(passagesOf(cycle, "ask/~1/ask").map((one) => one.path)).toEqual(["ask/~0/ask", "ask/~1/ask"]);
   expect(passagesOf(steps, "unknown")).toEqual([]);
 });

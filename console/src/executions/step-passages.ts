@@ -10,8 +10,9 @@ export function nodePath(path: string): string {
     .join("/");
 }
 
-/** The passages of the node of `path`, in the order of opening. */
+/** The passages of the node of `path`, in the order of opening. A node of a cycle may be named by its id alone. */
 export function passagesOf(steps: readonly StepTrace[], path: string): StepTrace[] {
   const node = nodePath(path);
-  return steps.filter((one) => nodePath(one.path) === node);
+  const found = steps.filter((one) => nodePath(one.path) === node);
+  return found.length > 0 ? found : steps.filter((one) => one.stepId === path);
 }

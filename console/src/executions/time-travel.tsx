@@ -1,5 +1,5 @@
 // Time travel: a slider over the events of a log that moves every view of the execution, and what the shown event has changed.
-import { useEffect, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { Button } from "@/parts/button";
 import { ErrorNotice } from "@/parts/notice";
 import { TimeText } from "@/parts/time-text";
@@ -14,12 +14,14 @@ interface Props {
   last: number;
   events: PublicEvent[];
   error: unknown;
+  /** Further buttons in its line. */
+  tools: ReactNode;
 }
 
 const SETTLED_MS = 150;
 
 /** The slider. The URL follows when it stays at a number for a moment. */
-export function TimeTravel({ at, last, events, error }: Props) {
+export function TimeTravel({ at, last, events, error, tools }: Props) {
   const view = useView();
   const shown = at ?? last;
   const [moved, setMoved] = useState<number | null>(null);
@@ -60,6 +62,7 @@ export function TimeTravel({ at, last, events, error }: Props) {
             Back to now
           </Button>
         )}
+        {tools}
       </div>
       {at !== null && !error && (
         <p className={styles.soft} role="status">
