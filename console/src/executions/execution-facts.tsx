@@ -50,12 +50,7 @@ export function ExecutionFacts({ record, shownMs }: { record: ExecutionRecord; s
 }
 
 function startedBy(record: ExecutionRecord, initiator: string): ReactNode {
-  if (record.parent)
-    return (
-      <Link to="/executions/$workflow/$id" params={record.parent}>
-        {nameOf(record.parent)}
-      </Link>
-    );
+  if (record.parent) return "";
   if (record.triggerId)
     return (
       <Link to="/triggers/$id" params={{ id: record.triggerId }}>

@@ -7,7 +7,6 @@ import { useLiveExecution } from "@/api/use-live";
 import { Button } from "@/parts/button";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Page } from "@/parts/page";
-import { StateMark } from "@/parts/state-mark";
 import { type Tab, Tabs } from "@/parts/tabs";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
@@ -22,11 +21,11 @@ import { ExecutionActions, type OpenedAction } from "./execution-actions";
 import { ExecutionFacts, ExecutionTools } from "./execution-facts";
 import { ExecutionFamily } from "./execution-family";
 import { type ExecutionKey, type ExecutionRecord, type StepTrace, nameOf, requestAt, requestOf, useRecord, useSteps } from "./execution-reads";
-import { remedyOf } from "./remedies";
 import { useNeighbours } from "./neighbours";
 import { StepDrawer } from "./step-drawer";
 import { TimeTravel } from "./time-travel";
 import { TimelineTab } from "./timeline-tab";
+import { WhyView } from "./why-view";
 import styles from "./execution-page.module.css";
 
 /** The page of the execution that the URL names. */
@@ -111,7 +110,7 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
     <Page
       title={<Heading of={of} />}
       name={nameOf(of)}
-      below={<Why record={record} />}
+      below={<WhyView record={record} />}
       actions={<ExecutionActions record={latest} steps={list} definition={definition.data?.document} refusal={pastRefusal} opened={action} onOpen={openAction} />}
     >
       {!isWide && (
@@ -159,15 +158,6 @@ function Heading({ of }: { of: ExecutionKey }) {
       </span>
       <bdi>{of.id}</bdi>
     </span>
-  );
-}
-
-function Why({ record }: { record: ExecutionRecord }) {
-  const remedy = remedyOf(record);
-  return (
-    <p className={styles.why}>
-      <StateMark state={record.status} /> <bdi>{record.why}</bdi> {remedy && <span className={styles.remedy}>{remedy}</span>}
-    </p>
   );
 }
 

@@ -5,12 +5,13 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.core import values, views
-from perdure.core.errors import ErrorInfo
+from perdure.core.errors import ErrorInfo, Undecodable
 from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation, SettledOperation
 from perdure.core.operations import CallOperation, SpawnOperation, Success
-from perdure.core.paths import Key, Path, parse_path
+from perdure.core.paths import UNDO, Key, Path, parse_path
 from perdure.core.step_attempts import StepAttempt, step_attempts
+from perdure.core.undo_plan import UndoArguments
 from perdure.core.values import ENCODED_NONE, Value
 from perdure.core.views import StepState, StepView
 from perdure.definitions.graph.execution_view import ExecutionView
@@ -128,18 +129,30 @@ async def _trace(access: StoreAccess, number: int, step: StepView, execution: Ex
         due_at_s=step.due_at_s,
         port=step.port,
         error=step.error,
-        input=await _input(access, known),
+        input=await _input(access, path, known),
         output=_output(known),
         attempts=[*attempts.get(path, ())],
     )
 
 
-async def _input(access: StoreAccess, known: PendingOperation | SettledOperation | None) -> bytes | None:
+async def _input(access: StoreAccess, path: Path, known: PendingOperation | SettledOperation | None) -> bytes | None:
     """The encoded arguments of a call or a child."""
     match None if known is None else known.op:
         case CallOperation(args=raw) | SpawnOperation(input=raw):
-            return await access.payload(raw)
+            given = await access.payload(raw)
+            return await _undo_input(access, given) if path[0] == UNDO else given
     return None
+
+
+async def _undo_input(access: StoreAccess, given: bytes) -> bytes:
+    """The arguments of an undo handler: the result of its step, followed by the arguments of the step. Those of a tool that undoes are its own."""
+    try:
+        undone = values.decode(given, UndoArguments, "what is to be undone")
+    except Undecodable:
+        return given
+    what = "the arguments of what is to be undone"
+    args, kwargs = values.decode(await access.payload(undone.args), tuple[list[msgspec.Raw], dict[str, msgspec.Raw]], what)
+    return values.encode(((msgspec.Raw(await access.payload(undone.result)), *args), kwargs), "the arguments of what undoes")
 
 
 def _output(known: PendingOperation | SettledOperation | None) -> Value | None:

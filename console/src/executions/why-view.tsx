@@ -1,0 +1,66 @@
+// Why an execution stands where it stands: one sentence, what it is about as links, and what to do.
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+import type { Schemas } from "@/api/client";
+import { StateMark } from "@/parts/state-mark";
+import { TimeText } from "@/parts/time-text";
+import type { ExecutionRecord } from "./execution-reads";
+import styles from "./why-view.module.css";
+
+type Reason = Schemas["ExecutionReason"];
+
+/** The state of an execution, the reason for it, and the remedy. */
+export function WhyView({ record }: { record: ExecutionRecord }) {
+  const { reason } = record;
+  const facts = factsOf(reason);
+  return (
+    <div className={styles.why}>
+      <p>
+        <StateMark state={record.status} /> <bdi className={styles.text}>{sentence(reason.text)}</bdi>
+      </p>
+      {facts.length > 0 && (
+        <p className={styles.facts}>
+          {facts.map((one, index) => (
+            <span key={index}>{one}</span>
+          ))}
+        </p>
+      )}
+      {reason.remedy && <p className={styles.remedy}>{reason.remedy}</p>}
+    </div>
+  );
+}
+
+function sentence(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
+function factsOf(reason: Reason): ReactNode[] {
+  const facts: ReactNode[] = [];
+  if (reason.workflow && reason.id) {
+    if (reason.code === "approval")
+      facts.push(
+        <Link to="/approvals/$id" params={{ id: reason.id }}>
+          Decide on the approval
+        </Link>,
+      );
+    else
+      facts.push(
+        <Link to="/executions/$workflow/$id" params={{ workflow: reason.workflow, id: reason.id }}>
+          {reason.workflow}/{reason.id}
+        </Link>,
+      );
+  }
+  if (reason.step)
+    facts.push(
+      <Link to="." search={((before: Record<string, unknown>) => ({ ...before, step: reason.step })) as never}>
+        Step {reason.step}
+      </Link>,
+    );
+  if (reason.at)
+    facts.push(
+      <>
+        {reason.isDeadline ? "at the latest" : "goes on"} <TimeText at={reason.at} />
+      </>,
+    );
+  return facts;
+}
