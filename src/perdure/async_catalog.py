@@ -14,8 +14,9 @@ from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.declarations import checked_name
 from perdure.code.durations import whole_number
 from perdure.definition_workflow import Definition
+from perdure.definitions.format.reference_scope import ScopedReference
 from perdure.definitions.graph.shown_graph import ShownGraph
-from perdure.operations import on_catalog
+from perdure.operations import on_catalog, on_kinds
 from perdure.operations.local_service import LocalService
 from perdure.operations.on_catalog import NamedVersion
 from perdure.service.catalog import CatalogDefinition, CheckedDocument, DocumentPreview, DraftDetails, ListedKind, RolledBack, VersionDetails, VersionDiff
@@ -34,6 +35,7 @@ Document = str | bytes | Mapping[str, Any] | Definition
 Listed = list[CatalogDefinition | ListedCodeWorkflow]
 Events = list[CatalogEvent]
 RecentInputs = list[RecentInput]
+References = list[ScopedReference]
 
 
 def document_bytes(document: Document) -> bytes:
@@ -167,6 +169,15 @@ class AsyncCatalog:
             BadValue: the limit is not from 1 to 50.
         """
         return await self._service(tenant)(on_catalog.recent_inputs, tenant, workflow, limit)
+
+    async def references(self, document: Document, step: str, field: str = "with", *, tenant: str = DEFAULT_TENANT) -> References:
+        """The references that a field of a step of a document may use, each with the JSON Schema of its value as far as that is known.
+
+        Raises:
+            BadDefinition: the text can't be parsed.
+            NotFound: it has no step of this id.
+        """
+        return await self._service(tenant)(on_kinds.references, document_bytes(document), step, field)
 
     async def validate(self, document: Document, slug: str = "", *, tenant: str = DEFAULT_TENANT) -> CheckedDocument:
         """Checks a document and returns everything that was found in it. Nothing is stored.

@@ -44,7 +44,7 @@ from perdure.service.callers import LOCAL, CallerDetails
 from perdure.service.catalog_references import parse_reference
 from perdure.service.execution_operations import StartRequest, signal_body
 from perdure.service.execution_searches import ExecutionSearch
-from perdure.service.kind_list import KindList
+from perdure.service.kind_list import FormatDescription, KindList
 from perdure.service.page_cursors import cursor_text
 from perdure.service.people.inbox import InboxOrder, inbox_filter
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
@@ -554,6 +554,10 @@ class AsyncClient:
     async def kinds(self) -> KindList:
         """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""
         return await self._access.call(on_kinds.kinds)
+
+    async def definition_format(self) -> FormatDescription:
+        """The format of definitions: its JSON Schema, and the operators of conditions."""
+        return await self._access.call(on_kinds.definition_format)
 
     @property
     def dead_letters(self) -> AsyncDeadLetterOffice:

@@ -5,7 +5,7 @@ It holds no rules, but gives `perdure.operations.on_proposals` its typed interfa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.async_catalog import Document, document_bytes
@@ -136,29 +136,46 @@ class AsyncProposals:
         call = self._service(tenant)
         return await call(on_proposals.apply, tenant, proposal, call.author, revision=revision)
 
-    async def try_proposal(self, proposal: str, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT) -> TrialReport:
+    async def try_proposal(
+        self,
+        proposal: str,
+        *,
+        last: int = 10,
+        mocks: Mapping[str, Any] | None = None,
+        executions: Sequence[str] | None = None,
+        until: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> TrialReport:
         """Runs a trial of the document of a proposal on what the `last` executions that have ended have recorded. No step is performed, and nothing is stored.
 
         A step with the same id and the same input has the result that was recorded. At a step without one the outcome is unknown, unless `mocks` has a value
-        for it, by its id.
+        for it, by its id. With `executions`, it runs on those of these ids. With `until`, each trial says what it has found when this step had a result.
 
         Raises:
-            NotFound: there is no such proposal.
+            NotFound: there is no such proposal, or no execution of one of the ids that has ended.
             BadDefinition: its document is not valid here any more.
-            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+            BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
         """
-        given = None if mocks is None else dict(mocks)
-        return await self._service(tenant)(on_proposals.try_, tenant, proposal, last=last, mocks=given)
+        given: dict[str, Any] = {"mocks": None if mocks is None else dict(mocks), "executions": None if executions is None else list(executions)}
+        return await self._service(tenant)(on_proposals.try_, tenant, proposal, last=last, until=until, **given)
 
     async def try_document(
-        self, definition: str, document: Document, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT
+        self,
+        definition: str,
+        document: Document,
+        *,
+        last: int = 10,
+        mocks: Mapping[str, Any] | None = None,
+        executions: Sequence[str] | None = None,
+        until: str = "",
+        tenant: str = DEFAULT_TENANT,
     ) -> TrialReport:
-        """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded.
+        """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded. See `try_proposal`.
 
         Raises:
-            NotFound: there is no such definition.
+            NotFound: there is no such definition, or no execution of one of the ids that has ended.
             BadDefinition: the document is not valid; the error has all findings.
-            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+            BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
         """
-        given = None if mocks is None else dict(mocks)
-        return await self._service(tenant)(on_proposals.try_document, tenant, definition, document_bytes(document), last=last, mocks=given)
+        given: dict[str, Any] = {"mocks": None if mocks is None else dict(mocks), "executions": None if executions is None else list(executions)}
+        return await self._service(tenant)(on_proposals.try_document, tenant, definition, document_bytes(document), last=last, until=until, **given)

@@ -19,6 +19,7 @@ from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.service_access import ServiceAccess
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
 from perdure.service.triggers.posted_events import PostedEvent
+from perdure.service.triggers.sample_deliveries import SampleDelivery, SentSample
 from perdure.service.triggers.schedule_operations import Backfill, SchedulePreview
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
 from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerConfig, TriggerKind
@@ -230,6 +231,20 @@ class AsyncTriggers:
         call = self._service(tenant)
         which: dict[str, Any] = {"since": _before(since, "since"), "until": _before(until, "until"), "event": event, "status": status}
         return await call(on_deliveries.replay_many, tenant, trigger, call.author, **which, expect=expect, client_request_id=request_id)
+
+    async def send_sample(
+        self, trigger: str, body: str = "{}", *, content_type: str = "application/json", event: str = "", id: str = "", tenant: str = DEFAULT_TENANT
+    ) -> SentSample:
+        """Sends a delivery to a webhook as its sender would, signed with a secret of the trigger. It starts an execution like any other.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
+            BadValue: it is no webhook, or is not active, its secret is not set, the body is too long, or the workflow does not take it.
+            DefinitionDisabled: the definition is disabled.
+            TooManyActive: as many executions as the trigger allows have not ended.
+        """
+        sample = SampleDelivery(body=body, content_type=content_type, event=event, delivery_id=id)
+        return await self._service(tenant)(on_deliveries.send_sample, tenant, trigger, sample)
 
     async def post_event(self, event: Mapping[str, Any], *, tenant: str = DEFAULT_TENANT) -> PostedEvent:
         """Posts a CloudEvent (1.0, as data), which starts what triggers of its `type` start. One of the same `source` and `id` is posted once.

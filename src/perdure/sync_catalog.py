@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from perdure.async_catalog import AsyncCatalog, Document, Events, Listed, RecentInputs
+from perdure.async_catalog import AsyncCatalog, Document, Events, Listed, RecentInputs, References
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.loop_thread import LoopThread
@@ -113,6 +113,15 @@ class Catalog:
             BadValue: the limit is not from 1 to 50.
         """
         return self._thread.call(self._inner.recent_inputs(workflow, limit, tenant=tenant))
+
+    def references(self, document: Document, step: str, field: str = "with", *, tenant: str = DEFAULT_TENANT) -> References:
+        """The references that a field of a step of a document may use, each with the JSON Schema of its value as far as that is known.
+
+        Raises:
+            BadDefinition: the text can't be parsed.
+            NotFound: it has no step of this id.
+        """
+        return self._thread.call(self._inner.references(document, step, field, tenant=tenant))
 
     def validate(self, document: Document, slug: str = "", *, tenant: str = DEFAULT_TENANT) -> CheckedDocument:
         """Checks a document and returns everything that was found in it. Nothing is stored.

@@ -33,7 +33,7 @@ from perdure.service.bulk_workflow import BulkAction, BulkCount
 from perdure.service.callers import CallerDetails
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
-from perdure.service.kind_list import KindList
+from perdure.service.kind_list import FormatDescription, KindList
 from perdure.service.people.inbox import InboxOrder
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.queue_details import QueueDetails
@@ -527,6 +527,10 @@ class Client:
     def kinds(self) -> KindList:
         """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""
         return self._thread.call(self._inner.kinds())
+
+    def definition_format(self) -> FormatDescription:
+        """The format of definitions: its JSON Schema, and the operators of conditions."""
+        return self._thread.call(self._inner.definition_format())
 
     @property
     def dead_letters(self) -> DeadLetterOffice:

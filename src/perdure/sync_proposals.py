@@ -5,7 +5,7 @@ Made from `perdure.async_proposals` by ``python -m tools.make_sync``, but for wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.async_catalog import Document
@@ -110,27 +110,44 @@ class Proposals:
         """
         return self._thread.call(self._inner.apply(proposal, revision=revision, tenant=tenant))
 
-    def try_proposal(self, proposal: str, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT) -> TrialReport:
+    def try_proposal(
+        self,
+        proposal: str,
+        *,
+        last: int = 10,
+        mocks: Mapping[str, Any] | None = None,
+        executions: Sequence[str] | None = None,
+        until: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> TrialReport:
         """Runs a trial of the document of a proposal on what the `last` executions that have ended have recorded. No step is performed, and nothing is stored.
 
         A step with the same id and the same input has the result that was recorded. At a step without one the outcome is unknown, unless `mocks` has a value
-        for it, by its id.
+        for it, by its id. With `executions`, it runs on those of these ids. With `until`, each trial says what it has found when this step had a result.
 
         Raises:
-            NotFound: there is no such proposal.
+            NotFound: there is no such proposal, or no execution of one of the ids that has ended.
             BadDefinition: its document is not valid here any more.
-            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+            BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
         """
-        return self._thread.call(self._inner.try_proposal(proposal, last=last, mocks=mocks, tenant=tenant))
+        return self._thread.call(self._inner.try_proposal(proposal, last=last, mocks=mocks, executions=executions, until=until, tenant=tenant))
 
     def try_document(
-        self, definition: str, document: Document, *, last: int = 10, mocks: Mapping[str, Any] | None = None, tenant: str = DEFAULT_TENANT
+        self,
+        definition: str,
+        document: Document,
+        *,
+        last: int = 10,
+        mocks: Mapping[str, Any] | None = None,
+        executions: Sequence[str] | None = None,
+        until: str = "",
+        tenant: str = DEFAULT_TENANT,
     ) -> TrialReport:
-        """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded.
+        """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded. See `try_proposal`.
 
         Raises:
-            NotFound: there is no such definition.
+            NotFound: there is no such definition, or no execution of one of the ids that has ended.
             BadDefinition: the document is not valid; the error has all findings.
-            BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+            BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
         """
-        return self._thread.call(self._inner.try_document(definition, document, last=last, mocks=mocks, tenant=tenant))
+        return self._thread.call(self._inner.try_document(definition, document, last=last, mocks=mocks, executions=executions, until=until, tenant=tenant))

@@ -15,6 +15,7 @@ from perdure.code.durations import Duration
 from perdure.loop_thread import LoopThread
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryPage, ReplayedDeliveries
 from perdure.service.triggers.posted_events import PostedEvent
+from perdure.service.triggers.sample_deliveries import SentSample
 from perdure.service.triggers.schedule_operations import Backfill, SchedulePreview
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggeredRun, TriggerFields
 from perdure.service.triggers.trigger_records import ScheduleConfig, TriggerConfig, TriggerKind
@@ -199,6 +200,19 @@ class Triggers:
         return self._thread.call(
             self._inner.replay_many(trigger, since=since, until=until, event=event, status=status, expect=expect, request_id=request_id, tenant=tenant)
         )
+
+    def send_sample(
+        self, trigger: str, body: str = "{}", *, content_type: str = "application/json", event: str = "", id: str = "", tenant: str = DEFAULT_TENANT
+    ) -> SentSample:
+        """Sends a delivery to a webhook as its sender would, signed with a secret of the trigger. It starts an execution like any other.
+
+        Raises:
+            NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
+            BadValue: it is no webhook, or is not active, its secret is not set, the body is too long, or the workflow does not take it.
+            DefinitionDisabled: the definition is disabled.
+            TooManyActive: as many executions as the trigger allows have not ended.
+        """
+        return self._thread.call(self._inner.send_sample(trigger, body, content_type=content_type, event=event, id=id, tenant=tenant))
 
     def post_event(self, event: Mapping[str, Any], *, tenant: str = DEFAULT_TENANT) -> PostedEvent:
         """Posts a CloudEvent (1.0, as data), which starts what triggers of its `type` start. One of the same `source` and `id` is posted once.

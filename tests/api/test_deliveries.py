@@ -163,3 +163,36 @@ async def test_a_client_reads_and_replays_deliveries(hooks: Hooks) -> None:
     again = await triggers.replay(trigger["id"], shown.id)
     assert await result_of(hooks, again.execution_id) == {"a": 1}
     assert (await triggers.replay_many(trigger["id"], until="0s")).matching == 1
+
+
+async def test_a_sample_is_signed_on_the_server_received_like_any_other_and_no_secret_is_shown(hooks: Hooks) -> None:
+    trigger = await hooks.trigger()
+    key = await hooks.key("operator", "viewer")
+    path = f"/api/triggers/{trigger['id']}/sample-delivery"
+    sent = await hooks.by(key, "POST", path, {"body": '{"n": 1}', "event": "made", "deliveryId": "s1"})
+    assert (sent.status, sent.json["verdict"], sent.json["senderId"]) == (200, "accepted", "s1"), sent
+    assert sent.json["headers"]["x-signature"] == "***" and SECRET.encode() not in sent.body
+    assert await result_of(hooks, sent.json["execution"]["id"]) == {"n": 1}
+    (listed,) = (await asked(hooks, "GET", trigger)).json["items"]
+    assert (listed["id"], listed["secret"], listed["address"], listed["event"]) == (sent.json["delivery"], "HOOK", "sample", "made")
+    assert (await hooks.by(key, "POST", path, {"body": '{"n": 1}', "deliveryId": "s1"})).json["verdict"] == "known"
+    rejected = (await hooks.by(key, "POST", path, {"body": "{"})).json
+    assert (rejected["verdict"], rejected["code"], rejected["execution"]) == ("rejected", "unreadable", None)
+    assert (await hooks.by(await hooks.key("viewer"), "POST", path, {})).status == 403
+
+
+@pytest.mark.parametrize("scheme", ["github", "stripe", "slack", "standard_webhooks", "generic", "bearer"])
+async def test_a_sample_is_accepted_by_every_scheme(hooks: Hooks, scheme: Any) -> None:
+    trigger = await hooks.trigger(verify=how(scheme))
+    sent = await hooks.by(await hooks.key("operator"), "POST", f"/api/triggers/{trigger['id']}/sample-delivery", {"event": "push"})
+    assert (sent.status, sent.json.get("verdict")) == (200, "accepted"), sent
+
+
+async def test_a_sample_of_a_trigger_that_is_disabled_or_without_its_secret_is_refused(hooks: Hooks, monkeypatch: pytest.MonkeyPatch) -> None:
+    trigger, key = await hooks.trigger(), await hooks.key("operator")
+    path = f"/api/triggers/{trigger['id']}/sample-delivery"
+    monkeypatch.delenv("PERDURE_SECRET_HOOK")
+    missing = await hooks.by(key, "POST", path, {})
+    assert missing.status == 422 and "perdure secret set HOOK" in missing.json["detail"]
+    assert (await hooks.by(key, "POST", f"/api/triggers/{trigger['id']}/disable", {})).status == 200
+    assert (await hooks.by(key, "POST", path, {})).status == 422

@@ -4,8 +4,9 @@ from datetime import datetime
 
 from perdure.service.page_cursors import page_limit
 from perdure.service.store_access import StoreAccess
-from perdure.service.triggers import delivery_log
+from perdure.service.triggers import delivery_log, sample_deliveries
 from perdure.service.triggers.delivery_log import DeliveryDetails, DeliveryFilter, DeliveryPage, ReplayedDeliveries
+from perdure.service.triggers.sample_deliveries import SampleDelivery, SentSample
 from perdure.service.triggers.trigger_directory import TriggeredRun
 
 
@@ -83,3 +84,16 @@ async def replay_many(
     """
     which = DeliveryFilter(since=since, until=until, event=event, status=status)
     return await delivery_log.replay_deliveries(access, tenant, trigger, which, author, expect=expect, request_id=client_request_id)
+
+
+async def send_sample(access: StoreAccess, tenant: str, trigger: str, sample: SampleDelivery) -> SentSample:
+    """Sends a delivery to a webhook as its sender would, signed with a secret of the trigger, which stays on the server. It starts an execution like any other.
+
+    Raises:
+        NotFound, Ambiguous: there is no such trigger, or its workflow is there no more.
+        BadValue, BadName: it is no webhook, or is not active, its secret is not set, the body is too long, or the workflow does not take it.
+        BadDefinition: the definition calls something that is not there.
+        DefinitionDisabled: the definition is disabled.
+        TooManyActive: as many executions as the trigger allows have not ended.
+    """
+    return await sample_deliveries.send_sample(access, tenant, trigger, sample)

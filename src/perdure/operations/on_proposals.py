@@ -9,7 +9,7 @@ from perdure.service.proposals import proposal_changes, proposal_details, propos
 from perdure.service.proposals.proposal_changes import Proposer
 from perdure.service.proposals.proposal_details import ProposalDetails, ProposalPage
 from perdure.service.proposals.proposal_records import ProposalStatus
-from perdure.service.proposals.proposal_trials import TrialReport
+from perdure.service.proposals.proposal_trials import TrialReport, TrialWish
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import JsonDocument
 
@@ -113,33 +113,52 @@ async def apply(access: StoreAccess, tenant: str, proposal: str, author: str, de
     return await proposal_details.proposal_details(access, tenant, kept)
 
 
-async def try_(access: StoreAccess, tenant: str, proposal: str, definition: str = "", *, last: int = 10, mocks: dict[str, Any] | None = None) -> TrialReport:
+async def try_(
+    access: StoreAccess,
+    tenant: str,
+    proposal: str,
+    definition: str = "",
+    *,
+    last: int = 10,
+    mocks: dict[str, Any] | None = None,
+    executions: list[str] | None = None,
+    until: str = "",
+) -> TrialReport:
     """Runs a trial of the document of a proposal on what the `last` executions of the workflow that have ended have recorded, in virtual time.
 
     No step is performed, and nothing is sent or stored. A step with the same id and the same input has the result that was recorded; approvals and messages are
-    those of then. At a step without a recorded result the outcome is unknown, unless `mocks` has a value for it, by its id.
+    those of then. At a step without a recorded result the outcome is unknown, unless `mocks` has a value for it, by its id. With `executions`, it runs on those
+    of these ids. With `until`, each trial says what it has found when this step had a result.
 
     Raises:
-        NotFound: there is no such proposal.
+        NotFound: there is no such proposal, or no execution of one of the ids that has ended.
         BadDefinition: its document is not valid here any more.
-        BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+        BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
     """
     found = await proposal_details.read_proposal(access, tenant, proposal, await _slug(access, tenant, definition))
-    return await proposal_trials.try_document(access, tenant, found.slug, found.received.encode(), last, mocks)
+    return await proposal_trials.try_document(access, tenant, found.slug, found.received.encode(), TrialWish(last, mocks, executions or (), until))
 
 
 async def try_document(
-    access: StoreAccess, tenant: str, definition: str, document: JsonDocument, *, last: int = 10, mocks: dict[str, Any] | None = None
+    access: StoreAccess,
+    tenant: str,
+    definition: str,
+    document: JsonDocument,
+    *,
+    last: int = 10,
+    mocks: dict[str, Any] | None = None,
+    executions: list[str] | None = None,
+    until: str = "",
 ) -> TrialReport:
     """Runs a trial of a document, which nobody has to have proposed, on what executions of a definition have recorded, as a proposal is tried.
 
     Raises:
-        NotFound: there is no such definition.
+        NotFound: there is no such definition, or no execution of one of the ids that has ended.
         BadDefinition: the document is not valid; the error has all findings.
-        BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+        BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
     """
     slug = (await catalog.read_definition(access, tenant, definition)).slug
-    return await proposal_trials.try_document(access, tenant, slug, document, last, mocks)
+    return await proposal_trials.try_document(access, tenant, slug, document, TrialWish(last, mocks, executions or (), until))
 
 
 async def _slug(access: StoreAccess, tenant: str, definition: str) -> str:

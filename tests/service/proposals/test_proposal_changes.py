@@ -45,9 +45,21 @@ async def test_a_proposal_keeps_what_was_proposed_by_whom_on_which_base_and_what
     assert (found.base_workflow_hash, found.proposed_by, found.note) == (made.hash, "oidc:ada", "better")
     assert found.received.encode() == document(2)
     assert found.diff_text == "~ note: set.n: 1 -> 2"
+    (change,) = found.changes
+    assert (change.kind, change.id, change.field, change.before, change.after) == ("changed", "note", "/set/n", 1, 2)
+    assert (found.base_received, found.current_workflow_hash, found.stale) == (document(1).decode(), made.hash, False)
     assert found.expires_at_s - found.created_at_s == PROPOSAL_OPEN_S == 14 * 24 * 3600
     assert (found.widens_rights, found.on_behalf_of, found.execution, found.revision) == ((), (), None, 1)
     assert await catalog.read_definition(access, T, "invoice") == made
+
+
+async def test_an_open_proposal_on_another_version_than_the_current_one_is_stale(access: StoreAccess) -> None:
+    _ = await publish(access)
+    kept = await propose(access)
+    current = await catalog.update_definition(access, T, "invoice", Edit("ada"), document(3))
+    found = await shown(access, kept.value.id)
+    assert (found.stale, found.current_workflow_hash) == (True, current.hash)
+    assert found.base_received == document(1).decode(), "the version that it is based on is still known"
 
 
 async def test_a_definition_without_self_edit_takes_no_proposals(access: StoreAccess) -> None:

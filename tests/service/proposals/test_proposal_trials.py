@@ -10,13 +10,13 @@ import pytest
 
 from perdure import step
 from perdure.core import values
-from perdure.core.errors import BadDefinition, BadValue, StoreUnavailable
+from perdure.core.errors import BadDefinition, BadValue, NotFound, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.service import catalog
 from perdure.service.catalog_changes import Edit
 from perdure.service.definition_starts import catalog_start
 from perdure.service.execution_operations import StartRequest, start_execution
-from perdure.service.proposals.proposal_trials import ExecutionTrial, TrialReport, ValueDifference, try_document
+from perdure.service.proposals.proposal_trials import ExecutionTrial, TrialReport, TrialStop, TrialWish, ValueDifference, try_document
 from perdure.service.proposals.recorded_answers import RecordedAnswers
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter
@@ -81,7 +81,7 @@ async def recorded(
 async def tried(access: StoreAccess, document: str, **how: Any) -> TrialReport:
     """The trial of a document, after which the store is as it was and no step was called."""
     before = await access.store.heads(HeadFilter(tenant=T, limit=1_000)), len(await access.store.messages(Key(T, "order", "e0")))
-    report = await try_document(access, T, "order", document.encode(), **how)
+    report = await try_document(access, T, "order", document.encode(), TrialWish(**how))
     assert (await access.store.heads(HeadFilter(tenant=T, limit=1_000)), len(await access.store.messages(Key(T, "order", "e0")))) == before
     assert CALLED == []
     return report
@@ -118,6 +118,24 @@ async def test_a_step_whose_input_differs_has_no_result_and_what_follows_is_unkn
     assert one.results == {"total": ValueDifference({"cents": 3}, {"cents": 7})}
     one = await tried_on_one(access, changed, mocks={"ship": "7 to home"})
     assert (one.verdict, one.result) == ("differs", ValueDifference("3 to home", "7 to home"))
+
+
+@virtually
+async def test_a_trial_up_to_a_step_tells_the_results_of_then_and_whether_the_step_was_reached(c: Cluster, client: AsyncClient) -> None:
+    access = await recorded(c, ORDER, {"item": "pen"}, {"item": "book"})
+    one = await tried_on_one(access, ORDER, executions=["e0"], until="total")
+    assert one.key.id == "e0" and one.stop is not None and one.stop.reached
+    assert one.stop.results == {"price": 3, "total": {"cents": 3}}
+    changed = ORDER.replace('set: {cents: "@price"}', "needs: [price], set: {cents: 7}")
+    one = await tried_on_one(access, changed, executions=["e1"], until="total")
+    assert one.stop == TrialStop(step="total", reached=True, results={"price": 4, "total": {"cents": 7}})
+    one = await tried_on_one(access, changed, executions=["e1"], until="ship")
+    assert one.stop == TrialStop(step="ship", reached=False, results={"price": 4, "total": {"cents": 7}})
+    assert one.unknown_from == "ship"
+    with pytest.raises(BadValue, match="until"):
+        await tried(access, ORDER, until="none")
+    with pytest.raises(NotFound, match="has no execution"):
+        await tried(access, ORDER, executions=["none"])
 
 
 @virtually

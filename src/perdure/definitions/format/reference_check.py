@@ -68,6 +68,14 @@ class ReferenceCheck:
         for expression in expressions:
             yield from self._expression(expression)
 
+    def names_in_scope(self, expression: ExpressionSite) -> set[str]:
+        """The roots, and the names given by an each, that an expression may read."""
+        return self._seen(expression)
+
+    def is_readable(self, reader: PlacedStep, target: PlacedStep, expression: ExpressionSite) -> bool:
+        """Whether `target` may have a result when `expression`, which is of the step `reader`, is read."""
+        return not self._why_not_yet(self._steps[reader.pointer], self._steps[target.pointer], expression)
+
     def _expression(self, expression: ExpressionSite) -> Iterator[DefinitionFinding]:
         value, pointer, shape = expression.value, expression.pointer, expression.shape
         if isinstance(shape, IdShape):

@@ -1,5 +1,6 @@
 """Proposals as clients see them: one with its document and its diff, and lists, newest first."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -7,9 +8,11 @@ import msgspec
 from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.errors import BadValue, NotFound
 from perdure.core.paths import Key
+from perdure.definitions.format.definition_diff import DefinitionChange, definition_changes
 from perdure.definitions.format.document_rights import Right
-from perdure.service.catalog_references import find_definition
-from perdure.service.proposals.proposal_records import NEWEST_FIRST, PROPOSALS, ProposalRecord, ProposalStatus, find_proposal, read_content
+from perdure.service.catalog_records import read_documents
+from perdure.service.catalog_references import find_definition, find_version
+from perdure.service.proposals.proposal_records import NEWEST_FIRST, OPEN_STATUSES, PROPOSALS, ProposalRecord, ProposalStatus, find_proposal, read_content
 from perdure.service.record_kinds import KeptValue
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import JsonDocument, Version
@@ -51,11 +54,20 @@ class ProposalSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProposalDetails(ProposalSummary, frozen=True, kw_only=True):
-    """A proposal with its document: `proposal_json` is the canonical form, `received` the text as it was proposed. `diff_text` is what it changes, in lines."""
+    """A proposal with its document: `proposal_json` is the canonical form, `received` the text as it was proposed. `diff_text` is what it changes, in lines,
+    and `changes` the same as data.
+
+    `base_received` is the text of the version that it is based on (None: it proposes a new definition). `current_workflow_hash` is the hash of the current
+    version (None: there is none). An open proposal is `stale` if that is another one than its base; then it can't be applied.
+    """
 
     diff_text: str
+    changes: list[DefinitionChange]
     proposal_json: JsonDocument
     received: str
+    base_received: str | None
+    current_workflow_hash: str | None
+    stale: bool
 
 
 class ProposalPage(msgspec.Struct, frozen=True):
@@ -97,9 +109,34 @@ def _summary_fields(kept: KeptValue[ProposalRecord], now_s: float) -> dict[str, 
 
 async def proposal_details(access: StoreAccess, tenant: str, kept: KeptValue[ProposalRecord]) -> ProposalDetails:
     """A proposal as it is, with its document."""
-    content = await read_content(access.store, tenant, kept.value)
-    fields = _summary_fields(kept, (await access.store.store_time()).now_s)
-    return ProposalDetails(diff_text=content.diff.decode(), proposal_json=content.canonical, received=content.received.decode(), **fields)
+    record = kept.value
+    content = await read_content(access.store, tenant, record)
+    received, canonical = await _base_documents(access, tenant, record)
+    try:
+        current = (await find_definition(access.store, tenant, record.slug)).value.hash
+    except NotFound:
+        current = ""
+    changes = await asyncio.to_thread(definition_changes, msgspec.json.decode(canonical), msgspec.json.decode(content.canonical))
+    return ProposalDetails(
+        diff_text=content.diff.decode(),
+        changes=changes,
+        proposal_json=content.canonical,
+        received=content.received.decode(),
+        base_received=received,
+        current_workflow_hash=current or None,
+        stale=record.status in OPEN_STATUSES and current != record.base,
+        **_summary_fields(kept, (await access.store.store_time()).now_s),
+    )
+
+
+async def _base_documents(access: StoreAccess, tenant: str, record: ProposalRecord) -> tuple[str | None, bytes]:
+    """The version that a proposal is based on, as it was received, and its canonical form; None and an empty document if it proposes a new definition."""
+    if not record.base:
+        return None, b"{}"
+    definition = (await find_definition(access.store, tenant, record.slug, deleted=True)).value
+    version = await find_version(access.store, tenant, definition, record.base)
+    received, canonical = await read_documents(access.store, tenant, record.slug, version)
+    return received.decode(), canonical
 
 
 async def read_proposal(access: StoreAccess, tenant: str, id: str, slug: str = "") -> ProposalDetails:

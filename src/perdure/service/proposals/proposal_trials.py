@@ -4,7 +4,7 @@ A trial performs no step and sends nothing: see `perdure.service.proposals.trial
 stores nothing. A step without a recorded result ends what is known, unless the caller gives its value.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any, Literal, NamedTuple
 
@@ -14,7 +14,7 @@ from perdure.code.durations import whole_number
 from perdure.core import events as e
 from perdure.core import log_format, values
 from perdure.core.error_text import shorten_text
-from perdure.core.errors import BadValue, LogDamaged, NotReplayable
+from perdure.core.errors import BadValue, LogDamaged, NotFound, NotReplayable
 from perdure.core.operations import Failure, Outcome
 from perdure.core.paths import Key
 from perdure.core.pinned_calls import Hosting
@@ -23,6 +23,7 @@ from perdure.core.replay import fold_events
 from perdure.core.values import Blob
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.graph.execution_view import ExecutionView, view_at_event
+from perdure.definitions.graph.ir import IR
 from perdure.definitions.graph.plan import plan_of_definition
 from perdure.runtime.blob_loader import BlobCache, run_in_threads
 from perdure.service import queries
@@ -33,6 +34,7 @@ from perdure.service.proposals.recorded_answers import RecordedAnswers
 from perdure.service.proposals.trial_run import RecordedRun, TrialRun, TriedDefinition, UnknownStep
 from perdure.service.queries import ExecutionFilter
 from perdure.service.store_access import StoreAccess
+from perdure.stores.protocol import HeadFilter
 
 EXECUTIONS_MAX = 100
 TRIAL_S = 20.0
@@ -58,8 +60,19 @@ class ValueDifference(msgspec.Struct, frozen=True):
     after: Any
 
 
+class TrialStop(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a trial was asked to stop: whether the `step` had a result by then, and the results by id of all steps that had one at that moment.
+
+    If it was not reached, they are those of where the trial ended. A long result is shortened text.
+    """
+
+    step: str
+    reached: bool
+    results: dict[str, Any]
+
+
 class ExecutionTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """The trial on one execution.
+    """The trial on one execution. With a step to stop at, `stop` says what it has found there, and everything else is of the run as a whole.
 
     `unknown_from` is the step from which on nothing is known (None: all is), and `why` says why. `not_run` are steps that ran and would not have, `also_run`
     those that did not and would have. `results` are the results of steps that differ, by id. `status` and `result` are those of the execution, if they differ.
@@ -74,6 +87,16 @@ class ExecutionTrial(msgspec.Struct, frozen=True, kw_only=True):
     results: dict[str, ValueDifference] = {}
     status: ValueDifference | None = None
     result: ValueDifference | None = None
+    stop: TrialStop | None = None
+
+
+class TrialWish(NamedTuple):
+    """What a trial is to run on, and how: the `last` executions or those of these ids, values of steps without a recorded result, and the step to stop at."""
+
+    last: int = 10
+    mocks: Mapping[str, Any] | None = None
+    executions: Sequence[str] = ()
+    until: str = ""
 
 
 class TrialReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,39 +118,62 @@ class _Side(NamedTuple):
     outcome: Any
 
 
-async def try_document(access: StoreAccess, tenant: str, slug: str, document: bytes, last: int = 10, mocks: Mapping[str, Any] | None = None) -> TrialReport:
-    """Runs a trial of a document on the `last` executions of a workflow that have ended. `mocks` are the values of steps that have no recorded result, by id.
+async def try_document(access: StoreAccess, tenant: str, slug: str, document: bytes, wish: TrialWish) -> TrialReport:
+    """Runs a trial of a document on executions of a workflow that have ended.
 
     Raises:
         BadDefinition: the document is not valid; the error has all findings.
-        BadValue: `last` is not from 1 to 100, or a mock is of a step that the document does not have.
+        BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
+        NotFound: there is no execution of one of the ids that has ended.
     """
-    if whole_number(last, "last") > EXECUTIONS_MAX:
-        raise BadValue("last", last, f"a whole number from 1 to {EXECUTIONS_MAX}")
+    if whole_number(wish.last, "last") > EXECUTIONS_MAX:
+        raise BadValue("last", wish.last, f"a whole number from 1 to {EXECUTIONS_MAX}")
     read = await read_document(received_bytes(document), slug)
     canonical = definition_bytes(read.canonical)
     release = release_of(slug, canonical)
     ir = plan_of_definition(release.sha256, {release.sha256: canonical}).ir
-    unknown_steps = [name for name in mocks or {} if name not in {node.id for node in ir.nodes}]
-    if unknown_steps:
-        raise BadValue("mocks", unknown_steps[0], "the id of a step of the document")
+    mocks = wish.mocks or {}
+    _expect_steps(ir, mocks, wish.until)
     found = await find_calls(access, tenant, CallingDefinition(slug, "", canonical))
-    tried = TriedDefinition(release, ir, Hosting(CATALOG_PROGRAM, found.calls), {release.sha256: canonical, **found.blobs}, mocks or {})
-    heads = await queries.list_executions(access, ExecutionFilter(tenant=tenant, workflow=slug, status=ENDED), last)
+    tried = TriedDefinition(release, ir, Hosting(CATALOG_PROGRAM, found.calls), {release.sha256: canonical, **found.blobs}, mocks)
     until_s, items = monotonic() + TRIAL_S, list[ExecutionTrial]()
-    for head in heads:
+    for key in await _keys(access, tenant, slug, wish):
         late = monotonic() >= until_s
-        items.append(_unknown(head.key, UnknownStep("", "the trial took too long")) if late else await _tried_on(access, head.key, tried, found, until_s))
+        items.append(_unknown(key, UnknownStep("", "the trial took too long")) if late else await _tried_on(access, key, tried, found, (until_s, wish.until)))
     counts = {verdict: sum(one.verdict == verdict for one in items) for verdict in ("same", "differs", "unknown")}
     return TrialReport(tried_hash=read.hash, same=counts["same"], differing=counts["differs"], unknown=counts["unknown"], items=items)
+
+
+def _expect_steps(ir: IR, mocks: Mapping[str, Any], until: str) -> None:
+    known = {node.id for node in ir.nodes}
+    if unknown := [name for name in mocks if name not in known]:
+        raise BadValue("mocks", unknown[0], "the id of a step of the document")
+    if until and until not in known:
+        raise BadValue("until", until, "the id of a step of the document")
+
+
+async def _keys(access: StoreAccess, tenant: str, slug: str, wish: TrialWish) -> list[Key]:
+    """The executions to run a trial on."""
+    if not wish.executions:
+        return [one.key for one in await queries.list_executions(access, ExecutionFilter(tenant=tenant, workflow=slug, status=ENDED), wish.last)]
+    if len(wish.executions) > EXECUTIONS_MAX:
+        raise BadValue("executions", f"{len(wish.executions)} ids", f"at most {EXECUTIONS_MAX}")
+    keys = tuple(Key(tenant, slug, id) for id in dict.fromkeys(wish.executions))
+    ended = {head.key for head in await access.store.heads(HeadFilter(keys=keys, limit=len(keys))) if head.status in ENDED}
+    if missing := [key for key in keys if key not in ended]:
+        raise NotFound(
+            missing[0], f"{slug} has no execution {missing[0].id[:200]!r} that has completed or failed, and a trial needs what such a one has recorded"
+        )
+    return list(keys)
 
 
 def _unknown(key: Key, unknown: UnknownStep) -> ExecutionTrial:
     return ExecutionTrial(key=key, verdict="unknown", unknown_from=unknown.step, why=unknown.why)
 
 
-async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found: FoundCalls, until_s: float) -> ExecutionTrial:
-    """The trial on one execution."""
+async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found: FoundCalls, bounds: tuple[float, str]) -> ExecutionTrial:
+    """The trial on one execution. `bounds` are the time until which it may work, and the step to stop at."""
+    until_s, until = bounds
     stored = await access.store.read(key)
     events = [] if stored is None else log_format.decode_rows(stored.payloads)
     execution = fold_events(key, events)
@@ -152,7 +198,27 @@ async def _tried_on(access: StoreAccess, key: Key, tried: TriedDefinition, found
     if after is None:
         return _unknown(key, run.unknown or UnknownStep("", "it does not begin"))
     sides = [await _side(payloads, {}, before, execution.ended), await _side(payloads, run.blobs, after, run.execution.ended)]
-    return _compared(key, sides[0], sides[1], run.unknown)
+    compared = _compared(key, sides[0], sides[1], run.unknown)
+    return compared if not until else msgspec.structs.replace(compared, stop=await _stop(payloads, key, run, after, until))
+
+
+async def _stop(payloads: BlobCache, key: Key, run: TrialRun, after: ExecutionView, step: str) -> TrialStop:
+    """What was known when a step had its first result: the earliest event after which it has one is looked for by halving."""
+    if step not in after.tokens.outputs:
+        return TrialStop(step=step, reached=False, results=_shown_results(after))
+    low, high, found = 1, len(run.events), after
+    while low < high:
+        middle = (low + high) // 2
+        view = await run_in_threads(payloads, view_at_event(key, run.events, middle), run.blobs)
+        if view is not None and step in view.tokens.outputs:
+            high, found = middle, view
+        else:
+            low = middle + 1
+    return TrialStop(step=step, reached=True, results=_shown_results(found))
+
+
+def _shown_results(view: ExecutionView) -> dict[str, Any]:
+    return {id: _shown(value) for id, value in view.tokens.outputs.items()}
 
 
 async def _side(payloads: BlobCache, blobs: Mapping[str, bytes], view: ExecutionView, ended: e.EndedEvent | None) -> _Side:

@@ -11,6 +11,7 @@ from perdure.core.errors import BadValue, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.service.execution_operations import initiated_by, start_post
 from perdure.service.store_access import StoreAccess
+from perdure.service.triggers.schedule_sentences import schedule_sentence
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES
 from perdure.service.triggers.schedule_times import ClockNote, clock_note, due_time, start_id, tick_text, ticks_after
 from perdure.service.triggers.trigger_directory import find_trigger
@@ -40,9 +41,10 @@ class PreviewedTick(msgspec.Struct, frozen=True):
 
 
 class SchedulePreview(msgspec.Struct, frozen=True):
-    """The next ticks of a schedule, in order. Fewer than were asked for: there are no more."""
+    """The next ticks of a schedule, in order. Fewer than were asked for: there are no more. `sentence` says the schedule in words."""
 
     timezone: str
+    sentence: str
     ticks: list[PreviewedTick]
 
 
@@ -149,4 +151,4 @@ def _preview(config: ScheduleConfig, trigger: str, began_at_s: float, after_s: f
     for tick_s in islice(ticks_after(config, began_at_s, after_s), count):
         local = datetime.fromtimestamp(tick_s, zone).isoformat(timespec="seconds" if tick_s == int(tick_s) else "milliseconds")
         ticks.append(PreviewedTick(tick_s, due_time(config, trigger, tick_s), local, clock_note(config, tick_s)))
-    return SchedulePreview(config.timezone, ticks)
+    return SchedulePreview(config.timezone, schedule_sentence(config), ticks)

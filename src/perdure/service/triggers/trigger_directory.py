@@ -21,6 +21,7 @@ from perdure.service.execution_operations import initiated_by
 from perdure.service.record_kinds import CHANGES_MAX, KeptValue, expect_revision, is_record_key, post_records
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.code_schedules import undeclared_among
+from perdure.service.triggers.schedule_sentences import schedule_sentence
 from perdure.service.triggers.schedule_states import SCHEDULE_STATES, ScheduleIncident
 from perdure.service.triggers.schedule_times import tick_text
 from perdure.service.triggers.trigger_changes import TriggerEdit, change_triggers
@@ -56,8 +57,8 @@ class TriggerDetails(msgspec.Struct, frozen=True, kw_only=True):
     """A trigger. `workflow_id` is what it starts, a reference to the catalog or the name of code, and `variable_mapping` and `input` make its input.
 
     `owner` is ``definition`` for one that `definition` declares, ``code`` for one that code declares, else empty: then it is changed here. One of code is
-    `undeclared` if there are engines, and none of them declares it any more; then it can be deleted. `last_run_at_s` is
-    when it last started an execution, `last_execution_id` that execution, `due_at_s` when a schedule is due next, and `schedule` what else is known of one.
+    `undeclared` if there are engines, and none of them declares it any more; then it can be deleted. `last_run_at_s` is when it last started an execution,
+    `last_execution_id` that execution, `due_at_s` when a schedule is due next, `sentence` its times in words, and `schedule` what else is known of one.
     `webhook_url` is where a webhook is sent, as a path of this service. `revision` counts the changes.
     """
 
@@ -76,6 +77,7 @@ class TriggerDetails(msgspec.Struct, frozen=True, kw_only=True):
     webhook_url: str
     due_at_s: float | None
     schedule: ScheduleProgress | None
+    sentence: str
     last_run_at_s: float | None
     last_execution_id: str
     revision: Version
@@ -176,6 +178,7 @@ async def _shown(access: StoreAccess, tenant: str, kept: KeptValue[TriggerRecord
         webhook_url=webhook_url(tenant, record.config.path) if isinstance(record.config, WebhookConfig) else "",
         due_at_s=None if state is None or state.value.tick_s is None else state.value.due_at_s,
         schedule=None if state is None else ScheduleProgress(state.value.number, len(state.value.waiting), list(state.value.incidents)),
+        sentence=schedule_sentence(record.config) if isinstance(record.config, ScheduleConfig) else "",
         last_run_at_s=last[0].created_at_s if last else None,
         last_execution_id=last[0].key.id if last else "",
         revision=kept.version,
