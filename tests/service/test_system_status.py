@@ -1,5 +1,6 @@
 """Claims about the state of the system: what a server says of itself, its database, and the rates of a tenant."""
 
+import asyncio
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from perdure.core.errors import ExecutionFailed
 from perdure.service import system_status
 from perdure.service.server_description import NO_SERVER
 from perdure.service.system_status import execution_rates
-from tests.api.api_setup import WORKFLOWS, calc
+from tests.api.api_setup import WORKFLOWS, calc, trip
 from tests.api.service_setup import service_in_process
 
 
@@ -21,7 +22,7 @@ async def test_a_server_says_its_version_parts_settings_and_database_and_no_secr
         assert answer.status == 200
         found = answer.json
         assert found["store"]["kind"] == "sqlite" and found["store"]["epoch"] >= 1 and found["store"]["latencySeconds"] >= 0
-        assert abs(found["store"]["clockAheadSeconds"]) < 5
+        assert abs(found["store"]["clockAheadSeconds"]) < 5 and found["store"]["nowAt"].endswith("Z")
         assert found["version"] and found["uptimeSeconds"] >= 0 and found["startedAt"]
         assert found["settings"]["signsLinks"] is False and found["settings"]["rateLimitPerSecond"] == 200.0
 
@@ -36,6 +37,11 @@ async def test_rates_count_starts_ends_and_failures_of_the_last_minutes(tmp_path
         assert (rates.started, rates.ended, rates.failed, rates.is_partial) == (3, 3, 1, False)
         assert rates.duration_s is not None and rates.duration_s >= 0
         assert (await execution_rates(app.client.access, "acme")).started == 0
+        _ = await app.client.start(trip, "Rome")
+        async with asyncio.timeout(10):
+            while not await app.client.approvals():
+                await asyncio.sleep(0.01)
+        assert (await execution_rates(app.client.access, "default")).started == 4, "the execution of an approval is not one of the user's"
         monkeypatch.setattr(system_status, "SCANNED_MAX", 2)
         assert (await execution_rates(app.client.access, "default")).is_partial
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from perdure.service.execution_counts import newest_heads
+from perdure.service.queries import INTERNAL_WORKFLOWS
 from perdure.service.server_description import ServerDescription
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Head, HeadFilter, Store
@@ -27,13 +28,13 @@ class StoreState(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     epoch: int
-    now_s: float
+    now_at_s: float
     latency_s: float
     clock_ahead_s: float
 
 
 class ExecutionRates(msgspec.Struct, frozen=True, kw_only=True):
-    """How many executions of the tenant were started and have ended within the last `over_s` seconds, counted in the index.
+    """How many executions of the tenant, Perdure's own left out, were started and have ended within the last `over_s` seconds, counted in the index.
 
     Only those that were started within the last `looked_back_s` are looked at, so ends of older ones are not among them. `duration_s` is the mean time from the
     start to the end of those that have ended (None: none has). With `is_partial`, there were more than are looked at.
@@ -82,7 +83,9 @@ async def _store_state(store: Store) -> StoreState:
     before_s = time.time()
     moment = await store.store_time()
     took_s = time.monotonic() - began_s
-    return StoreState(kind=_kind(store), epoch=moment.epoch, now_s=moment.now_s, latency_s=took_s, clock_ahead_s=round(before_s + took_s / 2 - moment.now_s, 6))
+    return StoreState(
+        kind=_kind(store), epoch=moment.epoch, now_at_s=moment.now_s, latency_s=took_s, clock_ahead_s=round(before_s + took_s / 2 - moment.now_s, 6)
+    )
 
 
 def _kind(store: Any) -> str:
@@ -95,12 +98,13 @@ def _kind(store: Any) -> str:
 async def execution_rates(access: StoreAccess, tenant: str) -> ExecutionRates:
     """Counts the starts and ends of executions within the last minutes."""
     now_s = (await access.store.store_time()).now_s
-    heads, is_partial = await newest_heads(access, HeadFilter(tenant=tenant, created_from_s=now_s - LOOKED_BACK_S), SCANNED_MAX)
+    found, is_partial = await newest_heads(access, HeadFilter(tenant=tenant, created_from_s=now_s - LOOKED_BACK_S), SCANNED_MAX)
+    heads = [head for head in found if head.key.workflow not in INTERNAL_WORKFLOWS]
     since_s = now_s - RATE_S
     ended = [head for head in heads if head.ended_at_s is not None and head.ended_at_s >= since_s]
     return ExecutionRates(
         over_s=RATE_S,
-        looked_back_s=now_s - heads[-1].created_at_s if is_partial else LOOKED_BACK_S,
+        looked_back_s=now_s - found[-1].created_at_s if is_partial else LOOKED_BACK_S,
         started=sum(head.created_at_s >= since_s for head in heads),
         ended=len(ended),
         failed=sum(head.status == "failed" for head in ended),
