@@ -30,6 +30,7 @@ class AnswerHeaders:
 
     def __init__(self, origins: Iterable[str] = ()) -> None:
         self.origins = frozenset(map(_checked_origin, origins))
+        self._always = [*CAREFUL, *([(b"vary", b"Origin")] if self.origins else ())]
 
     def preflight(self, request: ApiRequest) -> ApiAnswer | None:
         """Answers the question of a browser whether a page may send a request; None if it is no such question, or the page may not."""
@@ -39,11 +40,7 @@ class AnswerHeaders:
 
     def added_to(self, send: AsgiSend, origin: str) -> AsgiSend:
         """Returns a `send` that adds what an answer does not have itself. `origin` is that of the page that asks, if one does."""
-        more = list(CAREFUL)
-        if self.origins:
-            more.append((b"vary", b"Origin"))
-        if origin in self.origins:
-            more += [(b"access-control-allow-origin", origin.encode()), *EXPOSED]
+        more = self._always if origin not in self.origins else [*self._always, (b"access-control-allow-origin", origin.encode()), *EXPOSED]
 
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":

@@ -19,6 +19,7 @@ from perdure.api import approval_link_page, problems, unsubscribe_page
 from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.approval_link_page import ApprovalLinkPage
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
+from perdure.api.ended_executions import EndedExecutions
 from perdure.api.entity_tags import expect_version, is_known, stale_refusal, version_headers
 from perdure.api.event_streams import SERVER_SENT, send_stream
 from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
@@ -40,7 +41,7 @@ from perdure.core.header_values import whole_number_of
 from perdure.observe.exposition import MetricsExposition
 from perdure.observe.request_fields import RequestFields
 from perdure.operations import on_access, on_execution_changes, on_executions, wire_codec
-from perdure.operations.operation_table import BY_FUNCTION, OPERATIONS, Operation
+from perdure.operations.operation_table import BY_FUNCTION, FILLED_IN, OPERATIONS, Operation
 from perdure.operations.route_aliases import ALIASES
 from perdure.runtime.observer import Observer
 from perdure.runtime.task_broker import TaskBroker
@@ -139,7 +140,7 @@ class ApiApp:
             self._routes.add(route)
         self._tasks = None if broker is None else TaskRoutes(broker, authenticate)
         self._idempotent = IdempotentRequests(access)
-        self._document = b""
+        self._ended, self._document = EndedExecutions(), b""
         self.is_stopping = False
         self._stopping: asyncio.Future[None] | None = None
 
@@ -249,6 +250,9 @@ class ApiApp:
         return next((answer for one, answer in made if one is kept), None) or replayed_answer(kept)
 
     async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
+        keeps = operation.function is on_executions.read and arguments.get("at") is None and wire_codec.MEDIA_TYPE not in request.header("accept")
+        if keeps and (kept := await self._ended.answer(access, arguments["key"])) is not None:
+            return _unless_known(request, kept)
         arguments = await expect_version(self.access, operation, request, arguments)
         if operation.method != "GET":
             access = limited_access(audited_access(access, AuditedBy(caller, operation.name, request.address)), caller, self._active_limits)
@@ -262,8 +266,10 @@ class ApiApp:
             return result
         if wire_codec.MEDIA_TYPE in request.header("accept"):
             return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
-        versions = version_headers(operation, result)
-        return ApiAnswer(304, headers=versions) if is_known(request, versions) else _json_answer(operation, result)._replace(headers=versions)
+        answer = _json_answer(operation, result)._replace(headers=version_headers(operation, result))
+        if keeps:
+            await self._ended.keep(access, result, answer)
+        return _unless_known(request, answer)
 
     async def _expect_allowed(self, operation: Operation, request: ApiRequest, fields: RequestFields | None = None) -> Caller:
         caller = await self._authenticate(request)
@@ -312,9 +318,24 @@ class ApiApp:
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
         check_arguments(operation, arguments, caller.tenant)
         operation.expect_arguments_allowed(caller, arguments)
-        filled = {"tenant": caller.tenant, "secret": self._secret, "public_url": self._public_url, "author": caller.subject, "caller": caller}
-        filled |= {"server": self._facts, "allowed": self._allowed(caller) if operation.function is on_access.whoami else ()}
-        return arguments | {one.name: filled[one.name] for one in operation.parameters if one.name in filled}
+        return arguments | {one.name: self._filled_in(one.name, operation, caller) for one in operation.parameters if one.name in FILLED_IN}
+
+    def _filled_in(self, name: str, operation: Operation, caller: Caller) -> Any:
+        """The value of an argument that the server fills in."""
+        match name:
+            case "tenant":
+                return caller.tenant
+            case "caller":
+                return caller
+            case "author":
+                return caller.subject
+            case "secret":
+                return self._secret
+            case "public_url":
+                return self._public_url
+            case "server":
+                return self._facts
+        return self._allowed(caller) if operation.function is on_access.whoami else ()
 
     def _allowed(self, caller: Caller) -> tuple[str, ...]:
         """The names of the operations that a caller may call here."""
@@ -414,6 +435,11 @@ def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
     if is_binary:
         return ApiAnswer(status, wire_codec.encode_error(error), wire_codec.MEDIA_TYPE, headers)
     return ApiAnswer(status, _encode_json(problems.problem_of(error)), problems.MEDIA_TYPE, headers)
+
+
+def _unless_known(request: ApiRequest, answer: ApiAnswer) -> ApiAnswer:
+    """The answer without its body, if the client has that."""
+    return ApiAnswer(304, headers=answer.headers) if is_known(request, answer.headers) else answer
 
 
 def _last_event_id(request: ApiRequest, otherwise: Any) -> Any:

@@ -24,11 +24,11 @@ QUIET = frozenset(("/healthz", "/readyz", "/metrics"))
 @contextmanager
 def accompanied_request(scope: AsgiScope, observer: Observer | None) -> Iterator[RequestFields]:
     """Accompanies a request for the duration of a block, which fills in its route, caller and status."""
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
     method = scope["method"] if scope["method"] in METHODS else "other"
-    request = RequestFields(request_id(headers.get("x-request-id", "")), method)
+    given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
+    request = RequestFields(request_id(given), method)
     token, began_s = current_request.set(request), perf_counter()
-    observed = None if observer is None else observer.begin_request(method, headers)
+    observed = None if observer is None else observer.begin_request(method, _headers_of(scope))
     try:
         yield request
     except BaseException as error:  # it is raised again: the server answers it, or the client has gone
@@ -40,6 +40,10 @@ def accompanied_request(scope: AsgiScope, observer: Observer | None) -> Iterator
             observed.ended(request.route, request.status)
         _log(request, took_s)
         current_request.reset(token)
+
+
+def _headers_of(scope: AsgiScope) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _log(request: RequestFields, took_s: float) -> None:

@@ -144,7 +144,7 @@ async def _read(
     is_past = now is None and execution.started is not None
     attributes = indexed_attribute_values(index_attributes(execution.attributes) if is_past else head.attributes)
     approvals = pending_approvals(execution, secret)
-    workflow_id, workflow_name = await _catalogued(access, head.key, attributes)
+    workflow_id, workflow_name = await catalogued(access, head.key, attributes)
     reason = reason_from_log(execution, by_path) if now is None else now[1]
     return msgspec.structs.replace(
         _record_of(head, execution, attributes, attempts, None if now is None else now[0], reason),
@@ -242,7 +242,7 @@ def _failure(execution: Execution) -> RecordedFailure | None:
     return RecordedFailure(outcome.error.type, outcome.error.message, "", "") if isinstance(outcome, Failure) else None
 
 
-async def _catalogued(access: StoreAccess, key: Key, attributes: ShownAttributes) -> tuple[str | None, str]:
+async def catalogued(access: StoreAccess, key: Key, attributes: ShownAttributes) -> tuple[str | None, str]:
     """The id and the name of the definition in the catalog that an execution was started from, if it is still there."""
     if VERSION_ATTRIBUTE not in attributes or attributes.get(INLINE_ATTRIBUTE) is True:
         return None, key.workflow

@@ -331,6 +331,11 @@ class HeadFilter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     where: tuple[AttributeCondition, ...] = ()
     any_of: tuple[tuple[AttributeCondition, ...], ...] = ()
 
+    def only_key(self) -> Key | None:
+        """Returns the one key that this filter names, if it names no other condition than that."""
+        keys = self.keys
+        return keys[0] if keys is not None and len(keys) == 1 and self.limit > 0 and self == HeadFilter(keys=keys, limit=self.limit) else None
+
     def alternatives(self) -> "list[HeadFilter]":
         """Returns filters without `any_of`, which together match what this one matches."""
         return [msgspec.structs.replace(self, where=(*self.where, *one), any_of=()) for one in self.any_of] if self.any_of else [self]

@@ -38,8 +38,8 @@ class ReadConnections:
         self._quiet = self._ended = False
         self._free = Condition()
 
-    def read(self, read: Callable[[Execute], T]) -> T:
-        """Runs `read` in one transaction and returns its result.
+    def read(self, read: Callable[[Execute], T], *, is_one_statement: bool = False) -> T:
+        """Runs `read` in one transaction and returns its result. One statement that is read to its end needs none of its own.
 
         Raises:
             sqlite3.Error, StoreError: as they come. The next read gets another connection.
@@ -49,9 +49,12 @@ class ReadConnections:
             self._file.check()
             if connection is None:
                 connection = self._file.connect()
-            connection.execute("BEGIN")
-            found = read(connection.execute)
-            connection.execute("COMMIT")
+            if is_one_statement:
+                found = read(connection.execute)
+            else:
+                connection.execute("BEGIN")
+                found = read(connection.execute)
+                connection.execute("COMMIT")
         except BaseException:
             if connection is not None:
                 self._file.close(connection)

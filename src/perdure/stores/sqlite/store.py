@@ -65,7 +65,7 @@ from perdure.stores.sqlite.read_only_store import ReadConnections
 from perdure.stores.sqlite.record_rows import read_record, read_records
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
-from perdure.stores.sqlite.store_rows import address_text, is_queued, read_blob, read_heads, read_log, read_messages, read_removed_at
+from perdure.stores.sqlite.store_rows import address_text, is_queued, read_blob, read_head, read_heads, read_log, read_messages, read_removed_at
 from perdure.stores.sqlite.store_tables import SqliteTables
 from perdure.stores.sqlite.transaction_watcher import TransactionWatcher
 from perdure.stores.sqlite.user_transaction_store import SqliteUserTransactionStore, is_connection_to, join_user_transaction
@@ -161,6 +161,8 @@ class SqliteStore:
 
     async def heads(self, which: HeadFilter = ALL_HEADS) -> list[Head]:
         """See `Store.heads`."""
+        if (key := which.only_key()) is not None:
+            return await self._read(lambda execute: [] if (head := read_head(execute, key)) is None else [head], is_one_statement=True)
         return await self._read(lambda execute: read_heads(execute, which))
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
@@ -307,14 +309,14 @@ class SqliteStore:
             self._unannounced = True
             raise
 
-    async def _read(self, read: Callable[[Execute], T]) -> T:
+    async def _read(self, read: Callable[[Execute], T], *, is_one_statement: bool = False) -> T:
         self._check_open()
         if self._unannounced:
             await self._write(lambda _: None)
         began_s = time.monotonic()
         while True:
             try:
-                return self._readers.read(read)
+                return self._readers.read(read, is_one_statement=is_one_statement)
             except DATABASE_ERRORS as error:
                 if not is_busy(error) or time.monotonic() - began_s > WRITE_WAIT_MAX_S:
                     raise self._file.trouble(error) from error

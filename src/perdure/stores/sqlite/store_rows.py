@@ -104,8 +104,8 @@ IndexLine = dict[str, object]
 
 def read_head(execute: Execute, key: Key) -> Head | None:
     """The head of an execution."""
-    row = execute(SQL.read_head, (address_text(key),)).fetchone()
-    return row and head_of(row)
+    found = execute(SQL.read_head, (address_text(key),)).fetchall()  # to its end, so that no read transaction stays open
+    return head_of(found[0]) if found else None
 
 
 def read_log(execute: Execute, key: Key, after: int) -> StoredLog | None:

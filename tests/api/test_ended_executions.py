@@ -1,0 +1,125 @@
+"""Claims about reads of executions that have ended: one read of the head while nothing changes, and never an answer that is not right any more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import App
+from perdure.api import ended_executions
+from perdure.api.api_app import ApiApp
+from perdure.core.paths import Key
+from perdure.service.callers import Caller
+from perdure.stores.protocol import StoredLog
+from tests.api.api_setup import Api, add, api_in_process, calc
+
+HERE = "/api/executions/calc/o"
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    async with api_in_process(tmp_path) as api:
+        yield api
+
+
+class Reads:
+    """The logs that an API reads."""
+
+    def __init__(self, app: ApiApp, patched: pytest.MonkeyPatch) -> None:
+        self.keys, self._read = list[Key](), app.access.store.read
+        patched.setattr(app.access.store, "read", self.counted)
+
+    async def counted(self, key: Key, after: int = 0) -> StoredLog | None:
+        self.keys.append(key)
+        return await self._read(key, after)
+
+
+async def begun(api: Api, given: list[int], id: str = "o", name: str = "calc") -> None:
+    answer = await api("POST", "/api/executions", {"workflow": name, "id": id, "input": given})
+    assert answer.status in (200, 201), answer
+
+
+async def settled(api: Api, place: str = HERE) -> Any:
+    """The record once the engine has given the execution back, read twice, so that the second answer is a kept one if there is one."""
+    _ = await api("GET", f"{place}/result?waitSeconds=10")
+    async with asyncio.timeout(10):
+        while (await api("GET", place)).json["runtimeState"]["executor"]["workerOrigin"] is not None:
+            await asyncio.sleep(0.01)
+    return (await api("GET", place)).json
+
+
+async def test_an_execution_that_has_ended_is_read_again_from_its_head_alone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, [3, 4])
+    first = await settled(api)
+    reads = Reads(api.app, monkeypatch)
+    answers = [await api("GET", HERE) for _ in range(3)]
+    assert [one.json for one in answers] == [first] * 3 and first["outputs"] == 7 and reads.keys == []
+    assert answers[0].headers["etag"] == f'"{first["version"]}"'
+    assert (await api("GET", HERE, if_none_match=answers[0].headers["etag"])).status == 304
+    assert (await api("HEAD", HERE)).headers["content-length"] == answers[0].headers["content-length"]
+    assert (await api("GET", f"{HERE}?at=1")).json["status"] == "running"
+    api.caller = Caller("other", "key:eve", frozenset(("admin",)))
+    assert (await api("GET", HERE)).status == 404
+
+
+async def test_what_has_not_ended_is_read_each_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, [], "g", "greet")
+    _ = await api("GET", "/api/executions/greet/g")
+    reads = Reads(api.app, monkeypatch)
+    for _ in range(2):
+        assert (await api("GET", "/api/executions/greet/g")).json["outputs"] is None
+    assert reads.keys == [Key("default", "greet", "g")] * 2
+
+
+async def test_an_execution_that_is_retried_or_pruned_or_begun_anew_is_shown_as_it_is(api: Api) -> None:
+    await begun(api, [-1])
+    first = await settled(api)
+    assert first["status"] == "failed"
+    assert (await api("POST", f"{HERE}/retry", {})).status in (200, 204)
+    async with asyncio.timeout(10):
+        while (again := (await api("GET", HERE)).json)["version"] == first["version"]:
+            await asyncio.sleep(0.01)
+    again = await settled(api)
+    assert again["version"] > first["version"] and again["completedAt"] > first["completedAt"]
+    assert (await api("POST", "/api/upkeep/prune", {"olderThanSeconds": 0, "status": ["failed"]})).status == 200
+    removed = (await api("GET", HERE)).json
+    assert (removed["variables"], again["variables"]) == (None, [-1]), removed
+    assert (await api("POST", "/api/upkeep/prune", {"olderThanSeconds": 0, "status": ["failed"], "forgetIds": True})).status == 200
+    assert (await api("GET", HERE)).status == 404
+    await begun(api, [5, 6])
+    assert (await settled(api))["outputs"] == 11
+
+
+async def test_the_name_of_the_definition_is_that_of_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = "perdure: 1\nname: Claim\nsteps:\n  - {id: note, set: {n: 1}}\nvars: {n: 0}\n"
+    async with App([calc], tools=[add], db=f"sqlite:///{tmp_path}/api.db") as app:
+        served = Api(ApiApp(app.client._access.on_store("a test"), lambda request: served.authenticate(request)))
+        slug = (await served("POST", "/api/workflows", {"document": document})).json["slug"]
+        assert (await served("POST", f"/api/workflow-versions/{slug}@^1/executions", {"id": "c"})).status == 201
+        here = f"/api/executions/{slug}/c"
+        await settled(served, here)
+        with monkeypatch.context() as patched:
+            reads = Reads(served.app, patched)
+            assert (await served("GET", here)).json["workflowName"] == "Claim" and reads.keys == []
+        assert (await served("PUT", f"/api/workflows/{slug}", {"fields": {"name": "Claims"}})).status == 200
+        assert (await served("GET", here)).json["workflowName"] == "Claims"
+        assert (await served("DELETE", f"/api/workflows/{slug}")).status in (200, 204)
+        assert (await served("GET", here)).json["workflowId"] is None
+
+
+async def test_few_answers_are_kept_and_no_large_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, [3, 4])
+    _ = await settled(api)
+    kept = api.app._ended
+    monkeypatch.setattr(ended_executions, "ANSWERS_MAX", 2)
+    for number in range(4):
+        await begun(api, [number], f"n{number}")
+        _ = await api("GET", f"/api/executions/calc/n{number}/result?waitSeconds=10")
+        _ = await api("GET", f"/api/executions/calc/n{number}")
+    assert len(kept._kept) == 2
+    kept._kept.clear()
+    monkeypatch.setattr(ended_executions, "ANSWER_BYTES_MAX", 100)
+    _ = await settled(api)
+    assert not kept._kept
