@@ -70,7 +70,7 @@ async def test_what_has_not_ended_is_read_each_time(api: Api, monkeypatch: pytes
     reads = Reads(api.app, monkeypatch)
     for _ in range(2):
         assert (await api("GET", "/api/executions/greet/g")).json["outputs"] is None
-    assert reads.keys == [Key("default", "greet", "g")] * 2
+    assert len(reads.keys) >= 2 and set(reads.keys) == {Key("default", "greet", "g")}
 
 
 async def test_an_execution_that_is_retried_or_pruned_or_begun_anew_is_shown_as_it_is(api: Api) -> None:
