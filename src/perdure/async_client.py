@@ -52,6 +52,7 @@ from perdure.service.queue_details import LimitChanges, QueueDetails
 from perdure.service.service_access import ServiceAccess
 from perdure.service.store_access import StoreAccess, with_timeout
 from perdure.service.system_status import SystemStatus
+from perdure.service.tenant_numbers import TenantNumbers
 from perdure.service.watched_executions import watched_text
 from perdure.stores.configured_store import open_store
 from perdure.stores.encoded_store import EncodedStore
@@ -63,6 +64,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 UNCHANGED: Any = UNSET
+
+NO_FILTER = (None, None, "", None, "", "", None, None)
 
 Listing = list[ListedExecution]
 Engines = list[HolderView]
@@ -277,6 +280,7 @@ class AsyncClient:
         since: Duration | datetime | None = None,
         error_type: str = "",
         fingerprint: str = "",
+        failed_since: Duration | datetime | None = None,
         text: str = "",
         limit: int = 100,
         after: ListedExecution | None = None,
@@ -288,8 +292,9 @@ class AsyncClient:
     ) -> Listing:
         """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
 
-        `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike. `text`
-        selects those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
+        `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike;
+        `failed_since`, those for which that has been so since a time (or within a duration before now). `text` selects
+        those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
         `where` has conditions on attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or it is a list of such mappings, one of
         which must hold. With `order_by`, the list has the executions with that attribute, in its order (of several values the least counts, or with
         `descending` the greatest). For the next page, `after` is the last execution of this one. Perdure's own executions, such as those of approvals, are
@@ -303,6 +308,7 @@ class AsyncClient:
             since=since,
             error_type=error_type,
             fingerprint=fingerprint,
+            failed_since=failed_since,
             where=where,
             order_by=order_by,
             descending=descending,
@@ -328,6 +334,7 @@ class AsyncClient:
         since: Duration | datetime | None = None,
         error_type: str = "",
         fingerprint: str = "",
+        failed_since: Duration | datetime | None = None,
         where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> AsyncSelection:
@@ -338,7 +345,7 @@ class AsyncClient:
         Raises:
             BadValue: both keys and a filter are given.
         """
-        if keys is not None and (workflow, status, id_prefix, since, error_type, fingerprint, where) != (None, None, "", None, "", "", None):
+        if keys is not None and (workflow, status, id_prefix, since, error_type, fingerprint, failed_since, where) != NO_FILTER:
             raise BadValue("select(keys=…)", "keys and a filter", "keys alone: leave the filter out, or the keys")
         which = queries.execution_filter(
             checked_name(tenant, "tenant"),
@@ -348,9 +355,17 @@ class AsyncClient:
             since=since,
             error_type=error_type,
             fingerprint=fingerprint,
+            failed_since=failed_since,
             where=where,
         )
         return AsyncSelection(self._access, BulkFilter(which=which, keys=None if keys is None else tuple(keys)))
+
+    async def counts(self, failed_since: Duration = "1d", *, tenant: str = DEFAULT_TENANT) -> TenantNumbers:
+        """Counts what is going on in a tenant: what is open, runs, needs attention, waits for people, and has failed within a duration before now.
+
+        Each number is one up to 1,000, and says whether there are more.
+        """
+        return await self._access.call(on_executions.counts, checked_name(tenant, "tenant"), duration_seconds(failed_since, "failed_since"))
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).

@@ -40,6 +40,7 @@ from perdure.service.queue_details import QueueDetails
 from perdure.service.replay_checks import ReplayCheck
 from perdure.service.store_access import StoreAccess
 from perdure.service.system_status import SystemStatus
+from perdure.service.tenant_numbers import TenantNumbers
 from perdure.stores.payload_codec import PayloadCodec
 from perdure.stores.protocol import Store
 from perdure.sync_administration import Administration
@@ -252,6 +253,7 @@ class Client:
         since: Duration | datetime | None = None,
         error_type: str = "",
         fingerprint: str = "",
+        failed_since: Duration | datetime | None = None,
         text: str = "",
         limit: int = 100,
         after: ListedExecution | None = None,
@@ -263,8 +265,9 @@ class Client:
     ) -> Listing:
         """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
 
-        `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike. `text`
-        selects those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
+        `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike;
+        `failed_since`, those for which that has been so since a time (or within a duration before now). `text` selects
+        those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
         `where` has conditions on attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or it is a list of such mappings, one of
         which must hold. With `order_by`, the list has the executions with that attribute, in its order (of several values the least counts, or with
         `descending` the greatest). For the next page, `after` is the last execution of this one. Perdure's own executions, such as those of approvals, are
@@ -278,6 +281,7 @@ class Client:
                 since=since,
                 error_type=error_type,
                 fingerprint=fingerprint,
+                failed_since=failed_since,
                 text=text,
                 limit=limit,
                 after=after,
@@ -299,6 +303,7 @@ class Client:
         since: Duration | datetime | None = None,
         error_type: str = "",
         fingerprint: str = "",
+        failed_since: Duration | datetime | None = None,
         where: AttributeFilter | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Selection:
@@ -319,10 +324,18 @@ class Client:
                 since=since,
                 error_type=error_type,
                 fingerprint=fingerprint,
+                failed_since=failed_since,
                 where=where,
                 tenant=tenant,
             ),
         )
+
+    def counts(self, failed_since: Duration = "1d", *, tenant: str = DEFAULT_TENANT) -> TenantNumbers:
+        """Counts what is going on in a tenant: what is open, runs, needs attention, waits for people, and has failed within a duration before now.
+
+        Each number is one up to 1,000, and says whether there are more.
+        """
+        return self._thread.call(self._inner.counts(failed_since, tenant=tenant))
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).

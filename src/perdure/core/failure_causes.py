@@ -30,6 +30,9 @@ ERROR_TYPE, FAILED_AT, FINGERPRINT = f"{ADDED_PREFIX}errorType", f"{ADDED_PREFIX
 STEP_ERRORS = frozenset((StepFailed.code, ChildFailed.code, JoinFailed.code, RaceFailed.code, Timeout.code))
 """The errors by which a workflow fails because a step in it has failed. The error of that step says more."""
 
+LATEST_S = 253_000_000_000.0
+"""About the last time that a calendar has."""
+
 GIVEN_UP = ("cancelled", "abandoned")
 """The outcomes of calls that were dropped because of another failure or because a race ended. They are never the cause."""
 
@@ -130,6 +133,12 @@ def failure_conditions(error_type: str, fingerprint: str) -> tuple[AttributeCond
         behind = b"\0" if len(fingerprint) >= FINGERPRINT_DIGITS else b"\x7f"
         found.append(AttributeCondition(FINGERPRINT, ((_form(fingerprint), _form(fingerprint) + behind),)))
     return tuple(found)
+
+
+def failed_since_condition(from_s: float) -> AttributeCondition:
+    """Returns the condition that selects executions that have failed, or have needed attention, since a time."""
+    first = AttributeTime(int(min(max(from_s, 0.0), LATEST_S) * 1e6))
+    return AttributeCondition(FAILED_AT, ((sortable_bytes(first), sortable_bytes(AttributeTime(int(LATEST_S * 1e6))) + b"\0"),))
 
 
 def _form(text: str) -> bytes:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from perdure.code.durations import whole_number
+from perdure.code.durations import duration_seconds, whole_number
 from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.definitions.graph.execution_view import TokenCounts
@@ -27,6 +27,7 @@ from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExec
 from perdure.service.step_traces import StepPage, read_steps
 from perdure.service.store_access import StoreAccess
 from perdure.service.tenant_changes import ChangeKind
+from perdure.service.tenant_numbers import TenantNumbers, read_numbers
 from perdure.service.watched_executions import watched_keys
 from perdure.service.wire_types import NOTHING, EncodedInput, EncodedValue
 
@@ -266,6 +267,20 @@ async def page(access: StoreAccess, which: ExecutionFilter, search: ExecutionSea
         return ExecutionPage(found, cursor_text(end), scanned)
     found = await queries.list_executions(access, asked, size, begin)
     return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], asked)) if len(found) == size else "")
+
+
+FAILED_SINCE_S = 86_400.0
+
+
+async def counts(access: StoreAccess, tenant: str, failed_since_s: float = FAILED_SINCE_S) -> TenantNumbers:
+    """Counts what is going on, from indexes alone, each number up to 1,000: what is open, runs, needs attention, waits for people, and has failed.
+
+    Failures of the last `failed_since_s` count, whenever their executions began; a list selects them by `failed_since`.
+
+    Raises:
+        BadValue: the duration is not valid.
+    """
+    return await read_numbers(access, tenant, duration_seconds(failed_since_s, "failed_since_s"))
 
 
 async def find(access: StoreAccess, tenant: str, text: str) -> Key:

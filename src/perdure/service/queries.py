@@ -32,7 +32,7 @@ from perdure.core.attribute_filter import AttributeAlternatives, AttributeFilter
 from perdure.core.attributes import ShownAttributes, checked_attribute_name, checked_attributes, index_attributes, split_attributes, value_of_sortable
 from perdure.core.errors import Ambiguous, BadValue, LogDamaged, LogVersionUnsupported, NotFound, Undecodable
 from perdure.core.execution import Execution
-from perdure.core.failure_causes import ERROR_TYPE, FINGERPRINT, failure_conditions
+from perdure.core.failure_causes import ERROR_TYPE, FINGERPRINT, failed_since_condition, failure_conditions
 from perdure.core.operations import (
     APPROVAL_WORKFLOW,
     BULK_WORKFLOW,
@@ -289,8 +289,9 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects executions of a tenant, and their order: newest first, or by the attribute `order_by`.
 
     `since` is a time, or a number of seconds before now; one of the alternatives in `where` must hold. `error_type` and `fingerprint` select executions that
-    have failed or need attention, by the type of the error and by the fingerprint of failures that are alike, or its beginning. Perdure's own executions,
-    such as those of approvals, are included only with `internal`, or if `workflow` names theirs.
+    have failed or need attention, by the type of the error and by the fingerprint of failures that are alike, or its beginning; `failed_since`, those for which
+    that has been so since a time, or a number of seconds. Perdure's own executions, such as those of approvals, are included only with `internal`, or if
+    `workflow` names theirs.
     """
 
     tenant: str
@@ -300,6 +301,7 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: float | datetime | None = None
     error_type: str = ""
     fingerprint: str = ""
+    failed_since: float | datetime | None = None
     where: AttributeAlternatives = ((),)
     order_by: str | None = None
     descending: bool = False
@@ -317,8 +319,9 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
         if self.descending and self.order_by is None:
             raise BadValue("descending", self.descending, "given together with order_by; without it the list begins with the newest")
         _ = checked_statuses(self.status)
-        if isinstance(self.since, datetime) and self.since.tzinfo is None:
-            raise BadValue("since", self.since, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
+        for name, since in (("since", self.since), ("failed_since", self.failed_since)):
+            if isinstance(since, datetime) and since.tzinfo is None:
+                raise BadValue(name, since, "a time with its zone, such as datetime.now(UTC) - timedelta(hours=1), or a duration")
         if self.order_by is not None:
             _ = checked_attribute_name(self.order_by)
 
@@ -337,6 +340,7 @@ def execution_filter(
     since: Duration | datetime | None = None,
     error_type: str = "",
     fingerprint: str = "",
+    failed_since: Duration | datetime | None = None,
     where: AttributeFilter | None = None,
     order_by: str | None = None,
     descending: bool = False,
@@ -355,6 +359,7 @@ def execution_filter(
         since=since if since is None or isinstance(since, datetime) else duration_seconds(since, "since"),
         error_type=error_type,
         fingerprint=fingerprint,
+        failed_since=failed_since if failed_since is None or isinstance(failed_since, datetime) else duration_seconds(failed_since, "failed_since"),
         where=filter_alternatives(where),
         order_by=order_by,
         descending=descending,
@@ -368,10 +373,17 @@ async def list_executions(access: StoreAccess, which: ExecutionFilter, limit: in
     return [summary_of(head) for head in await _listed_heads(access, wanted, which.internal)]
 
 
+async def count_executions(access: StoreAccess, which: ExecutionFilter, most: int) -> int:
+    """Counts the executions that match every condition, up to `most`, from the index alone."""
+    return len(await _listed_heads(access, msgspec.structs.replace(await head_filter(access, which), limit=most), which.internal))
+
+
 async def head_filter(access: StoreAccess, which: ExecutionFilter) -> HeadFilter:
     """The filter in the form that stores take."""
     order, statuses = which.order, None if which.status is None else frozenset(which.status)
     given = which.where[0] if len(which.where) == 1 else ()
+    failed_from_s = await _since_s(access, which.failed_since)
+    recently = () if failed_from_s is None else (failed_since_condition(failed_from_s),)
     return HeadFilter(
         tenant=which.tenant,
         workflow=which.workflow,
@@ -380,7 +392,7 @@ async def head_filter(access: StoreAccess, which: ExecutionFilter) -> HeadFilter
         id_prefix=which.id_prefix,
         created_from_s=await _since_s(access, which.since),
         order=order,
-        where=(*failure_conditions(which.error_type, which.fingerprint), *given),
+        where=(*failure_conditions(which.error_type, which.fingerprint), *recently, *given),
         any_of=which.where if len(which.where) > 1 else (),
     )
 
