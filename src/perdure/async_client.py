@@ -292,13 +292,11 @@ class AsyncClient:
     ) -> Listing:
         """Lists executions, newest first: those of a workflow, in one of the statuses, and created since a time (or within a duration before now).
 
-        `error_type` and `fingerprint` select executions that have failed or need attention, by the type of their error and with those that failed alike;
-        `failed_since`, those for which that has been so since a time (or within a duration before now). `text` selects
-        those whose workflow, id, attributes or type of error contain it, in any case; no index helps there, so all that match otherwise are read.
-        `where` has conditions on attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or it is a list of such mappings, one of
-        which must hold. With `order_by`, the list has the executions with that attribute, in its order (of several values the least counts, or with
-        `descending` the greatest). For the next page, `after` is the last execution of this one. Perdure's own executions, such as those of approvals, are
-        listed only with `internal`, or if `workflow` names theirs.
+        `error_type`, `fingerprint` and `failed_since` select executions that have failed or need attention: by their error, with those that failed alike, and
+        since when. `text` selects those whose workflow, id, attributes or type of error contain it, in any case, without an index. `where` has conditions on
+        attributes, which must all hold: ``{"customer": "c1", "cents": Is(">=", 500)}``; or a list of such mappings, one of which must hold. With `order_by`,
+        the list has the executions with that attribute, in its order (of several values the least counts, or with `descending` the greatest). For the next
+        page, `after` is the last execution of this one. Perdure's own executions are listed only with `internal`, or if `workflow` names theirs.
         """
         which = queries.execution_filter(
             checked_name(tenant, "tenant"),

@@ -26,6 +26,7 @@ from perdure.service.change_plans import ChangePlan, PlannedVerb
 from perdure.service.definition_views import CurrentDefinition
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
+from perdure.service.log_pages import LogPage
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.queries import ExecutionStatus, ListedExecution
 from perdure.service.service_access import ServiceAccess
@@ -200,6 +201,13 @@ class AsyncHandle(Generic[R_co]):
     async def history(self, after: int = 0) -> list[PublicEvent]:
         """The public events of the execution so far, after the id `after`, as a list. `events` also follows."""
         return [one async for one in self.events(after)]
+
+    async def log(self, after: int | None = None, before: int | None = None, limit: int = 100, *, payloads: bool = False) -> LogPage:
+        """The events of the execution as they are in its log: up to `limit` behind number `after`, or before number `before`; without both, the last ones.
+
+        A number is one that `at` of other methods takes. With `payloads`, events have the values that they carry.
+        """
+        return await self._access.call(on_executions.log, self.key, after, before, limit, payloads)
 
     @overload
     async def send(self, signal: Signal[T], body: T, *, key: str | None = ..., may_come: bool = ..., connection: Any = ...) -> None: ...

@@ -20,6 +20,7 @@ from perdure.service.change_plans import ChangePlan, PlannedVerb
 from perdure.service.definition_views import CurrentDefinition
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
+from perdure.service.log_pages import LogPage
 from perdure.service.queries import ExecutionStatus, ListedExecution
 from perdure.service.step_traces import StepTrace
 from perdure.service.wire_types import WorkflowInput
@@ -152,6 +153,13 @@ class Handle(Generic[R_co]):
     def history(self, after: int = 0) -> list[PublicEvent]:
         """The public events of the execution so far, after the id `after`, as a list. `events` also follows."""
         return self._thread.call(self._inner.history(after))
+
+    def log(self, after: int | None = None, before: int | None = None, limit: int = 100, *, payloads: bool = False) -> LogPage:
+        """The events of the execution as they are in its log: up to `limit` behind number `after`, or before number `before`; without both, the last ones.
+
+        A number is one that `at` of other methods takes. With `payloads`, events have the values that they carry.
+        """
+        return self._thread.call(self._inner.log(after, before, limit, payloads=payloads))
 
     # By hand: what joins a transaction runs in the caller's thread.
     @overload

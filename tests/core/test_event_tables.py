@@ -18,9 +18,9 @@ import pytest
 from perdure.code.code_program import CodeProgram
 from perdure.code.replay_exploration import CodeExploration
 from perdure.core import attempt_history, attempt_rules, decision, effects, events, execution, failure_causes, log_format, messages, operations, replay, views
+from perdure.core.event_trace import EventTracer
 from perdure.definitions.graph.graph_program import GraphProgram
 from perdure.runtime import in_flight
-from perdure.testing.event_trace import EventTracer
 from tests.core import scripted_execution, test_log_format, test_messages
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def event_tables() -> Iterator[Table]:
         | words("RetainedEvent RemovedEvent SnapshotEvent PatchedEvent TrimmedEvent"),
     )
     yield Table(
-        "src/perdure/testing/event_trace.py",
+        f"{core}/event_trace.py",
         "EventTracer",
         named_in(EventTracer),
         "add a `case` that returns its line in the trace of a failed test",

@@ -21,6 +21,7 @@ from perdure.service.execution_graphs import read_graph
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.execution_searches import ExecutionSearch, narrowed_filter, search_executions
 from perdure.service.history import EmittedValue
+from perdure.service.log_pages import LogPage, read_log
 from perdure.service.missing_parts import MissingParts
 from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
@@ -245,6 +246,19 @@ def events(access: StoreAccess, key: Key, after: int = 0, follow: bool = False) 
         NotFound: there is no such execution.
     """
     return history.stream_history(access, key, after, follow)
+
+
+async def log(access: StoreAccess, key: Key, after: int | None = None, before: int | None = None, limit: int = 100, payloads: bool = False) -> LogPage:
+    """The events of an execution as they are in its log: up to `limit` behind number `after`, or before number `before`; without both, the last ones.
+
+    A number is one that `at` takes elsewhere, to look at the execution as it was after that event. With `payloads`, events have the values that they carry.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: a number or the limit is invalid, or both numbers are given.
+    """
+    behind = None if after is None else whole_number(after, "after", 0)
+    return await read_log(access, key, behind, None if before is None else whole_number(before, "before"), page_limit(limit), payloads)
 
 
 # Find

@@ -268,6 +268,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.result, "GET", f"{_ONE}/result", "viewer"),
     Operation(on_executions.stream, "GET", f"{_ONE}/stream", "viewer"),
     Operation(on_executions.events, "GET", f"{_ONE}/events", "viewer"),
+    Operation(on_executions.log, "GET", f"{_ONE}/log", "viewer"),
     Operation(on_execution_changes.send, "POST", f"{_ONE}/messages", "operator", is_repeatable=True),
     Operation(on_execution_changes.ask, "POST", f"{_ONE}/ask", "operator"),
     Operation(on_execution_changes.cancel, "POST", f"{_ONE}/cancel", "operator", is_repeatable=True),

@@ -139,10 +139,16 @@ async def checked_order(access: StoreAccess, order: BulkOrder) -> BulkOrder:
     if order.which.order_by is not None:
         raise BadValue("order_by", order.which.order_by, "not given: a bulk execution begins with the newest")
     status = order.which.status or tuple(sorted(_statuses(order.action)))
-    since = order.which.since
-    if since is not None and not isinstance(since, datetime):
-        since = datetime.fromtimestamp(min(max((await access.store.store_time()).now_s - since, 0.0), LATEST_S), UTC)
-    return msgspec.structs.replace(order, which=msgspec.structs.replace(order.which, status=status, since=since))
+    now_s = (await access.store.store_time()).now_s
+    since, failed_since = _fixed_time(order.which.since, now_s), _fixed_time(order.which.failed_since, now_s)
+    return msgspec.structs.replace(order, which=msgspec.structs.replace(order.which, status=status, since=since, failed_since=failed_since))
+
+
+def _fixed_time(since: float | datetime | None, now_s: float) -> datetime | None:
+    """A time that is given as one, or as a number of seconds before now."""
+    if since is None or isinstance(since, datetime):
+        return since
+    return datetime.fromtimestamp(min(max(now_s - since, 0.0), LATEST_S), UTC)
 
 
 def _statuses(action: BulkAction) -> frozenset[str]:

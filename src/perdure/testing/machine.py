@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from perdure.code.step_environment import StepInfo
 from perdure.core import log_format
+from perdure.core.event_trace import EventTracer, TraceLine
 from perdure.core.operations import Outcome
 from perdure.core.paths import Key
 from perdure.core.values import Blob, Value
@@ -22,7 +23,6 @@ from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Head, HeadFilter, Post, StoredLog
 from perdure.testing.crash_points import CrashPoint
-from perdure.testing.event_trace import EventTracer, TraceLine
 from perdure.testing.faults import FaultyStore, Gate, Killed
 from perdure.testing.immediate_calls import run_immediately
 from perdure.testing.virtual_time import VirtualLoop

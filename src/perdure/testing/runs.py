@@ -17,6 +17,7 @@ from perdure.core import log_format, messages, values, views
 from perdure.core.attributes import ShownAttributes, indexed_attribute_values
 from perdure.core.completions import Completion
 from perdure.core.errors import Ambiguous, DecisionRefused, ErrorInfo, NeedsAttention, NotFound, Timeout, Undecodable, WorkflowError
+from perdure.core.event_trace import EventTracer, short_text
 from perdure.core.execution import Execution
 from perdure.core.operation_state import PendingOperation, SettledOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, Failure, ReceiveOperation, SpawnOperation, Success, operation_kind, operation_target
@@ -32,7 +33,6 @@ from perdure.service.execution_folds import ExecutionFold, LogTail
 from perdure.service.execution_operations import ReplySearch
 from perdure.service.history import EmittedValue
 from perdure.service.store_access import StoreAccess
-from perdure.testing.event_trace import EventTracer, short_text
 from perdure.testing.immediate_calls import run_immediately
 from perdure.testing.machine import ENDED, Machine
 from perdure.testing.verdicts import Stuck

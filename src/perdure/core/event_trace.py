@@ -1,4 +1,4 @@
-"""Describes the events of an execution in words, a line each, for people who debug a failing test."""
+"""Describes the events of an execution in words, a line each, for people who look at its log or debug a failing test."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -39,9 +39,10 @@ class TraceLine(NamedTuple):
 
 
 class EventTracer:
-    """Describes the events of one execution, which must be passed in order."""
+    """Describes the events of one execution, which must be passed in order. Values of users are left out unless it `shows_values`."""
 
-    def __init__(self) -> None:
+    def __init__(self, shows_values: bool = True) -> None:
+        self._shows_values = shows_values
         self._at_s = 0.0
         self._ops: dict[Path, Operation] = {}
 
@@ -56,9 +57,9 @@ class EventTracer:
     def _given(self, event: e.Event) -> str:
         match event:
             case e.StartedEvent(input=value):
-                return f"started with ({self._arguments(value)})"
+                return f"started with ({self._arguments(value)})" if self._shows_values else "started"
             case e.MessageArrivedEvent(name=name, body=body):
-                return f"message {name} arrived: {self._shown(body)}"
+                return f"message {name} arrived{self._shown(body, ': ')}"
             case e.MessageRefusedEvent(name=name):
                 return f"message {name} was refused: the mailbox is full"
             case e.ReceivedEvent(numbers=numbers):
@@ -94,9 +95,7 @@ class EventTracer:
             case e.SnapshotEvent():
                 return "its log was compacted; earlier events are not shown"
             case e.EndedEvent(status, outcome):
-                return (
-                    f"{status}{f': {outcome.error.type}: {outcome.error.message}' if isinstance(outcome, Failure) else f' with {self._shown(outcome.value)}'}"
-                )
+                return f"{status}{f': {outcome.error.type}: {outcome.error.message}' if isinstance(outcome, Failure) else self._shown(outcome.value, ' with ')}"
         return ""
 
     def _asked(self, event: e.Event) -> str:
@@ -119,21 +118,28 @@ class EventTracer:
             case SpawnOperation(workflow, input=value, awaited=awaited):
                 return f"{'calls' if awaited else 'starts'} {workflow}({self._arguments(value)})"
             case SendOperation(to, name, body):
-                return f"sends {name} to {to}: {self._shown(body)}"
+                return f"sends {name} to {to}{self._shown(body, ': ')}"
             case KeepOperation(value, role, label):
-                return f"keeps {'' if role == 'value' else f'{role} '}{f'{label} = ' if label else ''}{self._shown(value)}"
+                return self._kept(value, role, label)
 
     def _settled(self, op: Operation | None, outcome: Outcome) -> str:
         if isinstance(outcome, Success):
-            return "is over" if isinstance(op, SleepOperation) else f"returned {self._shown(outcome.value)}"
+            return "is over" if isinstance(op, SleepOperation) else f"returned{self._shown(outcome.value, ' ')}"
         if isinstance(op, ReceiveOperation):
             return "nothing came in time"
         return f"failed for good ({outcome.kind}): {outcome.error.type}: {outcome.error.message}"
 
-    def _shown(self, value: Value) -> str:
-        return short_text(_plain(value))
+    def _kept(self, value: Value, role: str, label: str) -> str:
+        what = " ".join(filter(None, ("" if role == "value" else role, label)))
+        return f"keeps {what}{self._shown(value, ' = ' if label else ' ' if what else '')}" if what or self._shows_values else "keeps a value"
+
+    def _shown(self, value: Value, before: str) -> str:
+        """A value behind the text `before`; nothing if values are left out."""
+        return f"{before}{short_text(_plain(value))}" if self._shows_values else ""
 
     def _arguments(self, value: Value) -> str:
+        if not self._shows_values:
+            return "…"
         match _plain(value):
             case [[*args], {**named}]:
                 return ", ".join([*map(short_text, args), *(f"{name}={short_text(one)}" for name, one in named.items())])
