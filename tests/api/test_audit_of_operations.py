@@ -14,6 +14,7 @@ from perdure.service.catalog_changes import Edit
 from perdure.service.catalog_sync import sync_definition
 from perdure.service.sessions import open_session
 from perdure.service.store_access import StoreAccess
+from perdure.stores.encryption import new_key
 from tests.api.service_setup import Service, service_in_process
 
 pytestmark = pytest.mark.slow
@@ -24,7 +25,7 @@ IN_THE_LOG = {
     "notifications.try_rule",
     *("catalog.start_document", "approvals.vote", "approvals.delegate", "approvals.vote_by_link"),
     *("approvals.complete", "approvals.fail", "approvals.heartbeat"),
-    *("executions.start_bulk", "deliveries.replay", "deliveries.replay_many"),
+    *("executions.start_bulk", "deliveries.replay", "deliveries.replay_many", "deliveries.send_sample"),
 }
 """Operations that start executions or send messages to them: their logs have these."""
 
@@ -33,6 +34,7 @@ WITHOUT_CHANGES = {
     "executions.plan",
     "catalog.validate",
     "catalog.preview",
+    "kinds.references",
     "triggers.preview_config",
     "approvals.sign_link",
     "upkeep.verify",
@@ -179,7 +181,21 @@ async def test_each_change_has_an_entry(tmp_path: Path) -> None:
                 without.append(request.operation)
     assert without == []
     elsewhere = {"executions.withdraw_patches", "upkeep.prune_months", "catalog.release"}  # the last changes what a watched file owns
+    elsewhere |= {"secrets.save", "secrets.remove"}  # they need the package cryptography
     assert CHANGING.keys() == {one.operation for one in requests} | IN_THE_LOG | elsewhere | LARGE_VALUES
+
+
+async def test_a_change_of_a_secret_has_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _ = pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
+    monkeypatch.setenv("PERDURE_SECRETS_KEY", f"first:{new_key()}")
+    async with service_in_process(tmp_path) as service:
+        key = await service.key("admin")
+        saved = await service.by(key, "PUT", "/api/secrets/TOKEN", {"value": "canary-of-the-audit"})
+        assert (saved.status, saved.json["version"]) == (200, 1), saved
+        assert await _has_entry(service, key, "secrets.save")
+        assert (await service.by(key, "DELETE", "/api/secrets/TOKEN")).status == 204
+        assert await _has_entry(service, key, "secrets.remove")
+        assert (await service.by(key, "DELETE", "/api/secrets/TOKEN")).status == 404
 
 
 async def test_the_release_of_a_definition_from_its_file_has_an_entry(tmp_path: Path) -> None:
