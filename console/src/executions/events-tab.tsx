@@ -1,5 +1,5 @@
-// The events of an execution in their order, live at the end: filtered by type, with their data on demand, and the execution as of each.
-import { useEffect, useMemo } from "react";
+// The events of a log, read page by page, live at their end: filtered by type, with their payloads on demand, and the execution as of each.
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { Button } from "@/parts/button";
 import { DataTable } from "@/parts/data-table";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
@@ -8,38 +8,43 @@ import { ValueView } from "@/parts/value-view";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
 import { countText } from "@/words/times";
-import { eventText, typeCounts } from "./event-text";
-import { type PublicEvent, useEvents } from "./execution-events";
+import { type LoggedEvent, useEventPayload, useLog } from "./execution-log";
 import type { ExecutionKey } from "./execution-reads";
+import { typeCounts } from "./log-parts";
 import styles from "./events-tab.module.css";
 
 interface Props {
   of: ExecutionKey;
   at: number | null;
+  /** The number of the last event. */
+  last: number;
+  changed: ReadonlySet<string>;
   onChoose: (path: string) => void;
 }
 
-/** The events of an execution, up to the one that is shown. */
-export function EventsTab({ of, at, onChoose }: Props) {
+/** The events of a log, the newest first if nothing else is chosen. */
+export function EventsTab({ of, at, last, changed, onChoose }: Props) {
   const view = useView();
-  const events = useEvents(of);
+  const order = view.text("order") === "oldest" ? "oldest" : "newest";
   const types = view.list("type");
-  const isReversed = view.text("order") === "newest";
-  const follows = view.text("follow") === "1" && !isReversed;
-  const all = useMemo(() => (events.items ?? []).filter((one) => at === null || one.id <= at), [events.items, at]);
-  const counts = useMemo(() => typeCounts(all), [all]);
+  const follows = view.text("follow") === "1" && at === null;
+  const log = useLog(of, order, at ?? last);
+  const counts = useMemo(() => typeCounts(log.items), [log.items]);
   const rows = useMemo(() => {
-    const chosen = types.length === 0 ? all : all.filter((one) => types.includes(one.type));
-    return isReversed ? [...chosen].reverse() : chosen;
-  }, [all, types.join(" "), isReversed]);
+    const chosen = types.length === 0 ? log.items : log.items.filter((one) => types.includes(one.type));
+    return order === "newest" ? [...chosen].reverse() : chosen;
+  }, [log.items, types.join(" "), order]);
   const follow = () => view.change({ follow: follows ? "" : "1", order: "" }, true);
-  useShortcut("f", "follow the end of the events", follow);
+  useShortcut("f", "follow the newest events", follow, at === null);
   useEffect(() => {
-    if (follows) scrollTo({ top: document.documentElement.scrollHeight });
-  }, [follows, rows.length]);
-  if (events.isPending) return <Loading what="the events" />;
-  if (events.error) return <ErrorNotice error={events.error} onRetry={() => void events.refetch()} />;
-  if (all.length === 0) return <Empty title="There are no events yet" />;
+    if (follows && log.added > 0) log.readAdded();
+  }, [follows, log.added, log.isReading]);
+  const readMore = useCallback(() => {
+    if (log.hasMore) log.readMore();
+  }, [log.hasMore, log.items.length]);
+  if (last === 0) return <Empty title="There are no events yet" />;
+  if (log.error && log.items.length === 0) return <ErrorNotice error={log.error} onRetry={log.retry} />;
+  if (log.isReading && log.items.length === 0) return <Loading what="the events" />;
   const toggle = (type: string) => view.change({ type: types.includes(type) ? types.filter((one) => one !== type) : [...types, type] }, true);
   return (
     <div className={styles.events}>
@@ -58,54 +63,69 @@ export function EventsTab({ of, at, onChoose }: Props) {
             All types
           </Button>
         )}
-        <Button aria-pressed={isReversed} onClick={() => view.change({ order: isReversed ? "" : "newest", follow: "" }, true)}>
-          {isReversed ? "Oldest first" : "Newest first"}
-        </Button>
+        <Button onClick={() => view.change({ order: order === "newest" ? "oldest" : "", follow: "" }, true)}>{order === "newest" ? "Oldest first" : "Newest first"}</Button>
         {at === null && (
           <Button aria-pressed={follows} onClick={follow}>
             Follow
           </Button>
         )}
       </div>
+      {log.added > 0 && !follows && (
+        <Button onClick={log.readAdded}>
+          Show {countText(log.added)} new event{log.added === 1 ? "" : "s"}
+        </Button>
+      )}
       {rows.length === 0 ? (
-        <Empty title="No event has the chosen types" />
+        <Empty title="None of the events that are read has the chosen types" />
       ) : (
         <DataTable
           label="Events"
           rows={rows}
-          keyOf={(one) => `${one.id} ${one.type} ${one.subject}`}
-          nameOf={(one) => `event ${one.id}: ${one.type} ${one.subject ?? ""}`}
-          marked={at === null ? undefined : rows.filter((one) => one.id === at).map((one) => `${one.id} ${one.type} ${one.subject}`)[0]}
-          onOpen={(one) => view.change({ at: String(one.id) })}
+          keyOf={(one) => String(one.number)}
+          nameOf={(one) => `event ${one.number}: ${one.text || one.type}${one.path ? ` at ${one.path}` : ""}`}
+          marked={at === null ? undefined : String(at)}
+          onOpen={(one) => view.change({ at: String(one.number) })}
+          onEnd={readMore}
           columns={[
-            { id: "id", title: "Event", width: "4rem", align: "end", cell: (one) => one.id },
-            { id: "type", title: "Type", width: "12rem", cell: (one) => one.type },
-            { id: "subject", title: "Step", width: "2fr", cell: (one) => <Subject event={one} onChoose={onChoose} /> },
-            { id: "data", title: "Data", width: "3fr", wideOnly: true, cell: (one) => <EventData event={one} /> },
-            { id: "time", title: "When", width: "6.5rem", wideOnly: true, cell: (one) => <TimeText at={one.time} /> },
+            { id: "number", title: "Event", width: "4rem", align: "end", cell: (one) => countText(one.number) },
+            { id: "text", title: "What happened", width: "3fr", cell: (one) => <What event={one} of={of} /> },
+            { id: "path", title: "Step", width: "2fr", cell: (one) => <Step path={one.path} isChanged={changed.has(one.path)} onChoose={onChoose} /> },
+            { id: "type", title: "Type", width: "8rem", wideOnly: true, cell: (one) => one.type },
+            { id: "time", title: "When", width: "6.5rem", wideOnly: true, cell: (one) => <TimeText at={one.at} /> },
           ]}
         />
+      )}
+      {log.error ? (
+        <ErrorNotice error={log.error} onRetry={log.readMore} />
+      ) : (
+        log.hasMore && (
+          <Button busy={log.isReading} onClick={log.readMore}>
+            {log.isReading ? "Reading more …" : order === "newest" ? "Earlier events" : "Later events"}
+          </Button>
+        )
       )}
     </div>
   );
 }
 
-function Subject({ event, onChoose }: { event: PublicEvent; onChoose: (path: string) => void }) {
-  const { subject } = event;
-  if (!subject) return null;
+function Step({ path, isChanged, onChoose }: { path: string; isChanged: boolean; onChoose: (path: string) => void }) {
+  if (!path) return null;
   return (
-    <button type="button" className={styles.step} title={subject} onClick={() => onChoose(subject)}>
-      <bdi>{subject}</bdi>
+    <button type="button" className={`${styles.step} ${isChanged ? styles.changed : ""}`} title={path} onClick={() => onChoose(path)}>
+      <bdi>{path}</bdi>
     </button>
   );
 }
 
-function EventData({ event }: { event: PublicEvent }) {
-  if (!event.data || Object.keys(event.data).length === 0) return null;
+function What({ event, of }: { event: LoggedEvent; of: ExecutionKey }) {
+  const [isOpen, open] = useState(false);
+  const payload = useEventPayload(of, event.number, isOpen);
   return (
-    <details className={styles.data}>
-      <summary>{eventText(event)}</summary>
-      <ValueView value={event.data} name="the data of the event" />
+    <details className={styles.data} onClick={(event) => event.stopPropagation()} onToggle={(toggled) => open(toggled.currentTarget.open)}>
+      <summary>{event.text || event.type}</summary>
+      {isOpen && payload.isPending && <Loading what="the payload" />}
+      {payload.error && <ErrorNotice error={payload.error} />}
+      {payload.isSuccess && (payload.data === null ? <p className={styles.soft}>This event carries no value.</p> : <ValueView value={payload.data} name="the payload" />)}
     </details>
   );
 }

@@ -16,7 +16,7 @@ import { AgentView } from "./agent-view";
 import { DataTab } from "./data-tab";
 import { EventsTab } from "./events-tab";
 import { GraphTab } from "./graph-tab";
-import { useEvents } from "./execution-events";
+import { useFirstEvent, useShownEvent } from "./execution-log";
 import { ExecutionActions, type OpenedAction } from "./execution-actions";
 import { ExecutionFacts, ExecutionTools } from "./execution-facts";
 import { ExecutionFamily } from "./execution-family";
@@ -71,9 +71,9 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
   const status = queries.useQuery("get", "/api/executions/{workflow}/{id}/status", requestOf(of));
   const definition = queries.useQuery("get", "/api/executions/{workflow}/{id}/definition", requestAt(of, at), { enabled: Boolean(record.definition) });
   const list = steps.data?.steps ?? NO_STEPS;
-  const events = useEvents(of, at !== null);
-  const eventsAt = useMemo(() => (at === null ? [] : (events.items ?? []).filter((one) => one.id === at)), [events.items, at]);
-  const changed = useMemo(() => new Set(eventsAt.map((one) => one.subject ?? "").filter(Boolean)), [eventsAt]);
+  const shown = useShownEvent(of, at).data ?? null;
+  const first = useFirstEvent(of, latest.version > 0);
+  const changed = useMemo(() => new Set(shown?.changed ?? []), [shown]);
   const chosen = view.text("step");
   const opener = useRef<Element | null>(null);
   const [takesFocus, takeFocus] = useState(false);
@@ -88,13 +88,13 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
   };
   const refusal = useRefusal("operator");
   const pastRefusal = at === null ? "" : "A past state is shown; go back to now first";
-  const shownMs = at === null ? null : eventsAt[0] ? Date.parse(eventsAt[0].time) : null;
+  const shownMs = shown && Date.parse(shown.event.at);
   const isAgent = useMemo(() => agentTurns(list).length > 0, [list]);
   const isWide = view.text("wide") === "1";
   const tabs: Tab[] = [
     { id: "graph", title: "Graph", content: () => <GraphTab record={record} at={at} isWide={isWide} chosen={chosen} onChoose={choose} /> },
     { id: "timeline", title: "Timeline", content: () => <TimelineTab record={record} steps={list} shownMs={shownMs} changed={changed} chosen={chosen} onChoose={choose} /> },
-    { id: "events", title: "Events", content: () => <EventsTab of={of} at={at} onChoose={choose} /> },
+    { id: "events", title: "Events", content: () => <EventsTab of={of} at={at} last={latest.version} changed={changed} onChoose={choose} /> },
     ...(isAgent
       ? [
           {
@@ -122,7 +122,7 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
       )}
       {status.data && <Forgotten forgotten={status.data.forgotten ?? {}} />}
       {steps.error && record.version > 0 && !pastError ? <ErrorNotice error={steps.error} onRetry={() => void steps.refetch()} /> : null}
-      <TimeTravel at={at} last={latest.version} events={eventsAt} error={pastError} tools={<Expand isWide={isWide} />} />
+      <TimeTravel at={at} first={first} last={latest.version} shown={shown} error={pastError} tools={<Expand isWide={isWide} />} />
       {!pastError && (
         <div className={chosen ? styles.withDrawer : styles.alone}>
           <Tabs label="Views of the execution" tabs={tabs} chosen={view.text("tab")} onChoose={(tab) => view.change({ tab })} />

@@ -25,7 +25,7 @@ export function WhyView({ record }: { record: ExecutionRecord }) {
           ))}
         </p>
       )}
-      {reason.remedy && <p className={styles.remedy}>{reason.remedy}</p>}
+      {reason.remedy && <p className={styles.remedy}>{sentence(reason.remedy)}</p>}
     </div>
   );
 }
