@@ -1,6 +1,12 @@
 // Reads things again every few seconds, as long as the page is visible and updates are not paused.
 import { useConnection } from "./use-live";
 
+/** The interval as options of a query that may find nothing: what is not there is not asked for again and again. */
+export function usePollingIfThere(seconds = 5) {
+  const { refetchInterval } = usePolling(seconds);
+  return { refetchInterval: (query: { state: { error: unknown } }) => (query.state.error ? false : refetchInterval) };
+}
+
 /** Options of a query that is read again by itself. A hidden page reads nothing. */
 export function usePolling(seconds = 5): { refetchInterval: number | false; refetchIntervalInBackground: false } {
   const isPaused = useConnection() === "paused";

@@ -19,7 +19,7 @@ export function SimpleTable<Row>({ label, rows, columns, keyOf, isMarked, empty 
   if (rows.length === 0 && empty) return <p className={styles.empty}>{empty}</p>;
   const sided = (one: Column<Row>) => `${one.align ? styles.end : ""} ${one.wideOnly ? styles.wide : ""}`;
   return (
-    <div className={styles.frame} role="region" aria-label={label} tabIndex={0}>
+    <div className={styles.frame} role="group" aria-label={label} tabIndex={0}>
       <table className={styles.table}>
         <thead>
           <tr>

@@ -65,7 +65,7 @@ export function KeyTab() {
             id: "actions",
             title: "Actions",
             cell: (one) => (
-              <span className={blocks.row}>
+              <span className={blocks.actions}>
                 <Button look="quiet" aria-label={`Rotate ${one.name}`} refusal={ended(one)} onClick={() => show({ what: "rotate", key: one })}>
                   Rotate…
                 </Button>

@@ -58,7 +58,7 @@ export function NotificationTab() {
               id: "actions",
               title: "Actions",
               cell: (one) => (
-                <span className={blocks.row}>
+                <span className={blocks.actions}>
                   <Button look="quiet" aria-label={`Change ${one.name}`} onClick={() => edit(one)}>
                     Change…
                   </Button>

@@ -46,7 +46,7 @@ export function SecretTab() {
               id: "actions",
               title: "Actions",
               cell: (one) => (
-                <span className={blocks.row}>
+                <span className={blocks.actions}>
                   <Button look="quiet" aria-label={`Replace ${one.name}`} refusal={one.place === "store" ? "" : "It is changed where the process has it"} onClick={() => show({ name: one.name, removes: false })}>
                     Replace…
                   </Button>

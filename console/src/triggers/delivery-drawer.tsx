@@ -39,7 +39,7 @@ export function DeliveryDrawer({ trigger, config, delivery: id, onClose }: { tri
       {read.error && <ErrorNotice error={read.error} />}
       {!one && !read.error && <Loading what="the delivery" />}
       {one && (
-        <>
+        <div className={blocks.stack}>
           <Facts
             of={[
               ["Received", <TimeText key="at" at={one.receivedAt} />],
@@ -66,7 +66,7 @@ export function DeliveryDrawer({ trigger, config, delivery: id, onClose }: { tri
           <p className={blocks.soft}>Headers that hold secrets or signatures are not kept.</p>
           <h3>Body</h3>
           <Body delivery={one} />
-        </>
+        </div>
       )}
       {one && isReplaying && <ReplayDialog trigger={trigger} delivery={one} onClose={() => setReplaying(false)} />}
     </Dialog>
@@ -150,6 +150,7 @@ function ReplayDialog({ trigger, delivery, onClose }: { trigger: Trigger; delive
 export function RejectedDrawer({ rejected, onClose }: { rejected: Schemas["RejectedDelivery"]; onClose: () => void }) {
   return (
     <Dialog title="Refused delivery" side onClose={onClose}>
+     <div className={blocks.stack}>
       <Facts
         of={[
           ["Received", <TimeText key="at" at={rejected.receivedAt} />],
@@ -162,6 +163,7 @@ export function RejectedDrawer({ rejected, onClose }: { rejected: Schemas["Rejec
       <p className={blocks.soft}>Nothing was started, and the body is not kept: send it again when the cause is mended.</p>
       <h3>Headers</h3>
       <Headers of={rejected.headers} />
+     </div>
     </Dialog>
   );
 }

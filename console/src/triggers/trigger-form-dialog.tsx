@@ -81,7 +81,8 @@ function problemOf(form: TriggerForm, trigger?: Trigger): string {
 function ScheduleFields({ form, change, before }: { form: TriggerForm; change: Change; before?: Trigger }) {
   let config: Record<string, unknown> | null = null;
   try {
-    config = configOf(form, before?.config);
+    const { type: _, ...schedule } = configOf(form, before?.config);
+    config = schedule;
   } catch {
     config = null; // the form says which field can't be read
   }

@@ -2,7 +2,7 @@
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { queries } from "@/api/client";
-import { usePolling } from "@/api/polling";
+import { usePollingIfThere } from "@/api/polling";
 import { Problem } from "@/api/problem";
 import { ActionError } from "@/parts/action-error";
 import blocks from "@/parts/blocks.module.css";
@@ -26,7 +26,7 @@ import { WebhookSection } from "./webhook-section";
 /** The page of a trigger. */
 export function TriggerPage() {
   const { id } = useParams({ strict: false }) as { id: string };
-  const found = queries.useQuery("get", "/api/triggers/{trigger}", { params: { path: { trigger: id } } }, usePolling());
+  const found = queries.useQuery("get", "/api/triggers/{trigger}", { params: { path: { trigger: id } } }, usePollingIfThere());
   if (found.data) return <Known trigger={found.data} key={id} />;
   const isMissing = found.error instanceof Problem && (found.error as Problem).status === 404;
   return (

@@ -9,7 +9,7 @@ export function PlanGraph({ reference }: { reference: string }) {
   const graph = queries.useQuery("get", "/api/workflow-versions/{reference}/graph", { params: { path: { reference } } }, { staleTime: Number.POSITIVE_INFINITY });
   if (graph.error) return <ErrorNotice error={graph.error} />;
   if (!graph.data) return <Loading what="the graph" />;
-  const names = new Map(graph.data.nodes.map((one) => [one.id, one.name]));
+  const names = new Map(graph.data.nodes.map((one) => [one.id, one.name || one.detail || one.id]));
   const edges = graph.data.edges;
   return (
     <div className={blocks.stack}>
@@ -18,7 +18,7 @@ export function PlanGraph({ reference }: { reference: string }) {
         rows={graph.data.nodes}
         keyOf={(one) => one.id}
         columns={[
-          { id: "name", title: "Step", cell: (one) => one.name },
+          { id: "name", title: "Step", cell: (one) => one.name || one.detail || one.id },
           { id: "kind", title: "Kind", cell: (one) => one.kind },
           { id: "detail", title: "What it does", cell: (one) => one.detail },
           { id: "next", title: "Leads to", cell: (one) => edges.filter((edge) => edge.source === one.id).map((edge) => `${edge.label ? `${edge.label}: ` : ""}${names.get(edge.target) ?? edge.target}`).join(", ") },

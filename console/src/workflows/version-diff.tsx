@@ -4,6 +4,7 @@ import { queries, type Schemas } from "@/api/client";
 import { writeExact } from "@/api/exact-json";
 import blocks from "@/parts/blocks.module.css";
 import { ErrorNotice, Loading } from "@/parts/notice";
+import { changeWords } from "./change-words";
 import styles from "./version-diff.module.css";
 
 const TextDiff = lazy(async () => ({ default: (await import("./text-diff")).TextDiff }));
@@ -63,15 +64,6 @@ export function ChangeList({ changes }: { changes: Schemas["DefinitionChange"][]
       ))}
     </ul>
   );
-}
-
-/** The beginning of the sentence of a change: "step large: test.gt changed". */
-export function changeWords(change: Schemas["DefinitionChange"]): string {
-  const field = (change.field ?? "").replace(/^\//, "").replaceAll("/", ".");
-  const what = change.id ? `step ${change.id}` : (change.pointer ?? "").replace(/^\//, "").replaceAll("/", ".") || "the definition";
-  if (change.kind === "renamed") return `${what} renamed`;
-  if (change.kind === "changed") return `${what}${field && field !== what ? `: ${field}` : ""} changed`;
-  return `${what}${field && field !== what ? `: ${field}` : ""} ${change.kind}`;
 }
 
 function Values({ change }: { change: Schemas["DefinitionChange"] }) {

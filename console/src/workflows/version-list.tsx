@@ -73,7 +73,7 @@ export function VersionList({ slug, definition, onStart, onTag }: { slug: string
             id: "actions",
             title: "Actions",
             cell: (one) => (
-              <span className={blocks.row}>
+              <span className={blocks.actions}>
                 <Button look="quiet" aria-label={`Show version ${one.version}`} onClick={() => view.change({ version: one.version, compare: undefined })}>
                   Show
                 </Button>

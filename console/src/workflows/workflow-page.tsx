@@ -4,7 +4,7 @@ import { lazy, type ReactNode, Suspense, useState } from "react";
 import { api, queries } from "@/api/client";
 import { usePages } from "@/api/pages";
 import { Problem } from "@/api/problem";
-import { usePolling } from "@/api/polling";
+import { usePolling, usePollingIfThere } from "@/api/polling";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
 import buttons from "@/parts/button.module.css";
@@ -34,7 +34,7 @@ const PlanGraph = lazy(async () => ({ default: (await import("./plan-graph")).Pl
 /** The page of a workflow. */
 export function WorkflowPage() {
   const { slug } = useParams({ strict: false }) as { slug: string };
-  const found = queries.useQuery("get", "/api/workflows/{definition}", { params: { path: { definition: slug } } }, usePolling());
+  const found = queries.useQuery("get", "/api/workflows/{definition}", { params: { path: { definition: slug } } }, usePollingIfThere());
   const isMissing = found.error instanceof Problem && (found.error as Problem).status === 404;
   const code = queries.useQuery("get", "/api/workflows", { params: { query: { kind: "code", text: slug, limit: 500 } } }, { enabled: isMissing, ...usePolling() });
   if (found.data) return <DefinitionPage definition={found.data} key={slug} />;
