@@ -78,7 +78,7 @@ export function AuditTab() {
 
 function FilterLink({ name, value }: { name: "subject" | "operation"; value: string }) {
   return (
-    <Link to="/system" search={((before: Search) => ({ ...before, [name]: value })) as never} title="Only these" className={blocks.plain}>
+    <Link to="/system" search={((before: Search) => ({ ...before, [name]: value })) as never} title="Only these">
       {value}
     </Link>
   );

@@ -9,7 +9,7 @@ import { tellEveryone } from "@/shell/told";
 import { errorText } from "@/words/failures";
 import { TickList } from "./tick-list";
 import { configOf, fieldsOf, formOf, NEW_TRIGGER, type TriggerForm } from "./trigger-form";
-import { overlapSentence, scheduleSentence, type Trigger, TYPE_NAMES } from "./trigger-words";
+import { overlapSentence, type Trigger, TYPE_NAMES } from "./trigger-words";
 
 type Change = (fields: Partial<TriggerForm>) => void;
 
@@ -123,7 +123,7 @@ function ScheduleFields({ form, change, before }: { form: TriggerForm; change: C
       </div>
       {form.target === "orchestrator" && <TextField label="Prompt" value={form.prompt} onChange={(prompt) => change({ prompt })} rows={3} />}
       <div className={blocks.stack} role="status">
-        {config && <p>It runs {scheduleSentence(config)}. {overlapSentence(config)}</p>}
+        {preview.data && !preview.error && <p>It runs {preview.data.sentence}. {config && overlapSentence(config)}</p>}
         {preview.error && <p className={blocks.bad}>✗ {errorText(preview.error).text}</p>}
         {preview.data && !preview.error && <TickList preview={preview.data} label="The next runs of this schedule" />}
       </div>

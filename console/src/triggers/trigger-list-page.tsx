@@ -29,9 +29,9 @@ const COLUMNS: Column<Trigger>[] = [
     ),
   },
   { id: "workflow", title: "Starts", width: "2fr", wideOnly: true, cell: (one) => one.workflowId && <Link to="/workflows/$slug" params={{ slug: slugOf(one.workflowId) }}>{one.workflowId}</Link> },
-  { id: "when", title: "When", width: "3fr", wideOnly: true, cell: (one) => <span title={triggerSentence(one)}>{triggerSentence(one)}</span> },
-  { id: "state", title: "State", width: "11rem", cell: (one) => <TriggerState trigger={one} /> },
-  { id: "next", title: "Next", width: "7rem", cell: (one) => <TimeText at={one.enabled && !one.pause ? one.dueAt : null} /> },
+  { id: "when", title: "When", width: "4fr", wideOnly: true, cell: (one) => <span title={triggerSentence(one)}>{triggerSentence(one)}</span> },
+  { id: "state", title: "State", width: "2fr", cell: (one) => <TriggerState trigger={one} /> },
+  { id: "next", title: "Next", width: "7rem", wideOnly: true, cell: (one) => <TimeText at={one.enabled && !one.pause ? one.dueAt : null} /> },
   { id: "last", title: "Last run", width: "7rem", wideOnly: true, cell: (one) => <TimeText at={one.lastRunAt} missing="never" /> },
 ];
 

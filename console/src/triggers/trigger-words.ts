@@ -1,7 +1,5 @@
 // Triggers in sentences: when they start something, what a tick does while an earlier execution is in progress, and how they stand.
 import type { Schemas } from "@/api/client";
-import { durationText, exactTime } from "@/words/times";
-import { cronPhrase } from "./cron-words";
 
 export type ScheduleConfig = Schemas["ScheduleConfig"] & { type: "schedule" };
 export type WebhookConfig = Schemas["WebhookConfig"] & { type: "webhook" };
@@ -11,29 +9,13 @@ export type Trigger = Omit<Schemas["TriggerDetails"], "config"> & { config: Trig
 
 export const TYPE_NAMES: Record<Trigger["type"], string> = { schedule: "schedule", webhook: "webhook", event: "event", manual: "by hand" };
 
-/** When a trigger starts something: "on Monday to Friday at 02:30, Europe/Berlin". */
-export function triggerSentence(trigger: Pick<Trigger, "config" | "webhookUrl">): string {
+/** When a trigger starts something: "from Monday to Friday at 02:30, Europe/Berlin". */
+export function triggerSentence(trigger: Pick<Trigger, "config" | "webhookUrl" | "sentence">): string {
   const { config } = trigger;
-  if (config.type === "schedule") return scheduleSentence(config);
+  if (config.type === "schedule") return trigger.sentence;
   if (config.type === "webhook") return `on ${config.method || "POST"} requests to ${trigger.webhookUrl || `…/${config.path}`}`;
   if (config.type === "event") return eventSentence(config);
   return "when somebody runs it";
-}
-
-/** When a schedule is due, with its zone and its bounds. */
-export function scheduleSentence(config: Partial<ScheduleConfig>): string {
-  const bounds = `${config.startsAt ? `, from ${exactTime(Date.parse(config.startsAt))} on` : ""}${config.endsAt ? `, until ${exactTime(Date.parse(config.endsAt))}` : ""}`;
-  const jitter = config.jitterSeconds ? `, each up to ${durationText(config.jitterSeconds * 1_000)} later` : "";
-  if (config.cron) return `${cronPhrase(config.cron)}, ${zoneName(config.timezone || "UTC")}${bounds}${jitter}`;
-  if (config.everySeconds) return `every ${durationText(config.everySeconds * 1_000)}${bounds}${jitter}`;
-  const times = config.once ?? [];
-  if (times.length === 0) return "at no time yet";
-  if (times.length === 1) return `once, at ${exactTime(Date.parse(times[0] ?? ""))}${jitter}`;
-  return `at ${times.length} times, the first at ${exactTime(Math.min(...times.map((one) => Date.parse(one))))}${jitter}`;
-}
-
-function zoneName(zone: string): string {
-  return zone === "UTC" ? "UTC" : `time of ${zone.replaceAll("_", " ")}`;
 }
 
 /** What a tick does while an earlier execution of its schedule is in progress, in one line. */

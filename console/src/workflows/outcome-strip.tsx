@@ -30,6 +30,7 @@ export function OutcomeStrip({ of, fromAt, untilAt, range = "24 h", isSaid = fal
       <svg viewBox={`0 0 ${bars.length * STEP} ${HEIGHT}`} width={bars.length * STEP} height={HEIGHT} role="img" aria-label={sentence} className={styles.bars}>
         {bars.map((bar, index) => {
           let top = HEIGHT;
+          if (of.isPartial && bar.atMs + 3_600_000 <= Date.parse(of.countedFromAt)) return <rect key={bar.atMs} x={index * STEP} y={0} width={WIDTH} height={HEIGHT} className={styles.unknown} />;
           return bar.total === 0 ? (
             <rect key={bar.atMs} x={index * STEP} y={HEIGHT - 1} width={WIDTH} height={1} className={styles.none} />
           ) : (

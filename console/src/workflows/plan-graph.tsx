@@ -1,28 +1,28 @@
-// The plan of a definition: its steps and how they lead to each other.
+// The plan of a definition as a graph: what its executions will do.
 import { queries } from "@/api/client";
-import blocks from "@/parts/blocks.module.css";
+import type { ShownGraph } from "@/graph/graph-model";
+import { GraphView } from "@/graph/graph-view";
+import { GRAPH_SEARCH_NAMES, type GraphSearch } from "@/graph/graph-view-state";
 import { ErrorNotice, Loading } from "@/parts/notice";
-import { SimpleTable } from "@/parts/simple-table";
+import { useView } from "@/shell/search";
+import styles from "./plan-graph.module.css";
 
 /** Shows the plan of the version that a reference names. */
 export function PlanGraph({ reference }: { reference: string }) {
+  const view = useView();
   const graph = queries.useQuery("get", "/api/workflow-versions/{reference}/graph", { params: { path: { reference } } }, { staleTime: Number.POSITIVE_INFINITY });
   if (graph.error) return <ErrorNotice error={graph.error} />;
   if (!graph.data) return <Loading what="the graph" />;
-  const names = new Map(graph.data.nodes.map((one) => [one.id, one.name || one.detail || one.id]));
-  const edges = graph.data.edges;
+  const search = Object.fromEntries(GRAPH_SEARCH_NAMES.map((name) => [name, view.text(name) || undefined])) as GraphSearch;
   return (
-    <div className={blocks.stack}>
-      <SimpleTable
-        label={`Steps of ${reference}`}
-        rows={graph.data.nodes}
-        keyOf={(one) => one.id}
-        columns={[
-          { id: "name", title: "Step", cell: (one) => one.name || one.detail || one.id },
-          { id: "kind", title: "Kind", cell: (one) => one.kind },
-          { id: "detail", title: "What it does", cell: (one) => one.detail },
-          { id: "next", title: "Leads to", cell: (one) => edges.filter((edge) => edge.source === one.id).map((edge) => `${edge.label ? `${edge.label}: ` : ""}${names.get(edge.target) ?? edge.target}`).join(", ") },
-        ]}
+    <div className={styles.frame}>
+      <GraphView
+        graph={graph.data as ShownGraph}
+        selected={view.text("step")}
+        onSelect={(step) => view.change({ step }, true)}
+        search={search}
+        onSearch={(change) => view.change({ ...change }, true)}
+        label={`Plan of ${reference}`}
       />
     </div>
   );

@@ -111,6 +111,7 @@ function columnsOf(outcomes: Outcomes): Column<ListedWorkflow>[] {
           <Link to="/workflows/$slug" params={{ slug: one.slug }} title={isDefinition(one) ? one.description || one.name : undefined}>
             {one.slug}
           </Link>{" "}
+          {isDefinition(one) && !one.enabled && <span className={blocks.warn} title="New starts are paused">⏸</span>}{" "}
           {isDefinition(one) && one.tags.map((tag) => <span key={tag} className={blocks.chip}>{tag}</span>)}
         </>
       ),
@@ -120,12 +121,13 @@ function columnsOf(outcomes: Outcomes): Column<ListedWorkflow>[] {
       id: "state",
       title: "New starts",
       width: "7rem",
+      wideOnly: true,
       cell: (one) => (!isDefinition(one) ? (one.engines.length ? "taken" : "no engine") : one.enabled ? "taken" : <strong className={blocks.warn}>⏸ paused</strong>),
     },
     {
       id: "outcomes",
       title: "Started in 24 h",
-      width: "13rem",
+      width: "2fr",
       cell: (one) => {
         const found = outcomes.byWorkflow.get(one.slug);
         return found ? <OutcomeStrip of={found} fromAt={outcomes.fromAt} untilAt={outcomes.untilAt} /> : <span className={blocks.soft}>…</span>;
