@@ -20,6 +20,6 @@ export default defineConfig({
       plugins: [license({ thirdParty: { output: { file: here("../src/perdure/api/console/LICENSES.txt") } } })],
     },
   },
-  server: { proxy: { "/api": "http://127.0.0.1:7788", "/login": "http://127.0.0.1:7788", "/logout": "http://127.0.0.1:7788" } },
+  server: { proxy: Object.fromEntries(["/api", "/login", "/logout"].map((path) => [path, { target: "http://127.0.0.1:7788", changeOrigin: false }])) },
   test: { include: ["src/**/*.test.{ts,tsx}"] },
 });

@@ -6,7 +6,7 @@ import { api, queries, refresh, type Schemas } from "@/api/client";
 import { Button } from "@/parts/button";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Facts, Page, Section } from "@/parts/page";
-import { initialValue, type JsonSchema, SchemaForm } from "@/parts/schema-form";
+import { initialValue, type JsonSchema, missingField, SchemaForm } from "@/parts/schema-form";
 import { TimeText } from "@/parts/time-text";
 import { ValueView } from "@/parts/value-view";
 import { useIdentity, useRefusal } from "@/shell/identity";
@@ -112,14 +112,17 @@ function Answer({ approval }: { approval: Approval }) {
   const refusal = useRefusal("approver");
   const schema = approval.form as JsonSchema | null;
   const [value, setValue] = useState<unknown>(() => (schema ? initialValue(schema) : undefined));
-  const [problem, setProblem] = useState("");
+  const [said, setSaid] = useState("");
+  const problem = said || (schema ? missingField(schema, value) : "");
   const [comment, setComment] = useState("");
   const [isDelegating, setDelegating] = useState(false);
+  const [voter, setVoter] = useState("");
+  const others = identity?.roles.includes("admin") && !approval.assignees.includes(identity.subject) ? approval.assignees : [];
   const decide = useMutation({
     mutationFn: async (approve: boolean) => {
       await api.POST("/api/approvals/{id}/decide", {
         params: { path: { id: approval.id } },
-        body: { by: identity?.subject ?? "", approve, comment: comment || undefined, groups: identity?.groups, ...(approve && schema ? { value: value as never } : {}) },
+        body: { ...votedAs(voter || others[0] || "", identity), approve, comment: comment || undefined, ...(approve && schema ? { value: value as never } : {}) },
       });
       return approve;
     },
@@ -136,15 +139,26 @@ function Answer({ approval }: { approval: Approval }) {
   return (
     <Section title="Your answer">
       <form className={styles.form} onSubmit={(event) => event.preventDefault()}>
-        {schema && <SchemaForm schema={schema} value={value} label="Form" onChange={(next, said) => (setValue(next), setProblem(said))} />}
+        {schema && <SchemaForm schema={schema} value={value} label="Form" onChange={(next, fault) => (setValue(next), setSaid(fault))} />}
         <label className={styles.comment}>
           Comment (optional)
           <textarea rows={2} value={comment} maxLength={10_000} onChange={(event) => setComment(event.target.value)} />
         </label>
-        {problem && <Notice look="warn">{problem}</Notice>}
+        {others.length > 0 && (
+          <label className={styles.comment}>
+            Decide in the place of
+            <select value={voter} onChange={(event) => setVoter(event.target.value)}>
+              {others.map((one) => (
+                <option key={one}>{one}</option>
+              ))}
+            </select>
+            <span className={styles.soft}>You may not decide yourself, but an admin may record the decision of those who may.</span>
+          </label>
+        )}
         {approval.refused && <Notice look="warn">The last answer was refused: {approval.refused}</Notice>}
-        {decide.error && <ErrorNotice error={decide.error} />}
         <div className={styles.buttons}>
+          {said && <Notice look="warn">{said}</Notice>}
+          {decide.error && <ErrorNotice error={decide.error} />}
           <Button look="main" busy={decide.isPending} refusal={refusal || problem} onClick={() => answer(true)}>
             Approve <kbd>a</kbd>
           </Button>
@@ -159,6 +173,13 @@ function Answer({ approval }: { approval: Approval }) {
       {isDelegating && <DelegateDialog approval={approval} onClose={() => setDelegating(false)} />}
     </Section>
   );
+}
+
+/** Whose vote it is: that of the viewer, of another person, or of the viewer as a member of a group. */
+function votedAs(other: string, identity: Schemas["CallerDetails"] | undefined): { by: string; groups?: string[] } {
+  const group = /^group:(.+)$/.exec(other)?.[1];
+  if (group) return { by: identity?.subject ?? "", groups: [group] };
+  return other ? { by: other } : { by: identity?.subject ?? "", groups: identity?.groups };
 }
 
 function History({ approval }: { approval: Approval }) {

@@ -4,7 +4,7 @@ import { FIELDS, type ExecutionFilter, filterText, parseFilter } from "./executi
 
 test("names, attributes and quoted text are told apart", () => {
   expect(parseFilter('status=failed status=cancelled workflow=order cents>500 customer=ada "card declined"')).toEqual({
-    status: ["failed", "cancelled"], workflow: "order", since: "", id: "", error: "", fingerprint: "", q: ["cents>500", "customer=ada"], text: "card declined", order: "",
+    status: ["failed", "cancelled"], workflow: "order", since: "", failedSince: "", id: "", error: "", fingerprint: "", q: ["cents>500", "customer=ada"], text: "card declined", order: "",
   });
 });
 

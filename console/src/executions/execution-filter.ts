@@ -6,6 +6,7 @@ export interface ExecutionFilter {
   status: string[];
   workflow: string;
   since: string;
+  failedSince: string;
   id: string;
   error: string;
   fingerprint: string;
@@ -22,6 +23,7 @@ export const FIELDS: Record<Exclude<FilterName, "q" | "order">, string> = {
   status: "a status: failed, running, …",
   workflow: "the name of the workflow",
   since: "started since: 24h, 7d, 2026-11-01",
+  failedSince: "failed since: 24h, 7d",
   id: "the beginning of the id",
   error: "the type of the error: ValueError",
   fingerprint: "the fingerprint of the failure",
@@ -31,7 +33,7 @@ export const FIELDS: Record<Exclude<FilterName, "q" | "order">, string> = {
 /** Reads the filter that a URL has. */
 export function filterOf(view: View): ExecutionFilter {
   const one = (name: string) => view.text(name);
-  return { status: view.list("status"), workflow: one("workflow"), since: one("since"), id: one("id"), error: one("error"), fingerprint: one("fingerprint"), q: view.list("q"), text: one("text"), order: one("order") };
+  return { status: view.list("status"), workflow: one("workflow"), since: one("since"), failedSince: one("failedSince"), id: one("id"), error: one("error"), fingerprint: one("fingerprint"), q: view.list("q"), text: one("text"), order: one("order") };
 }
 
 /** The search parameters of a filter. */
@@ -46,6 +48,7 @@ export function apiFilter(filter: ExecutionFilter) {
     status: filter.status.length ? filter.status : undefined,
     idPrefix: filter.id || undefined,
     since: filter.since || undefined,
+    failedSince: filter.failedSince || undefined,
     errorType: filter.error || undefined,
     fingerprint: filter.fingerprint || undefined,
     where: (filter.q.length ? filter.q : undefined) as string | undefined, // several are sent one by one
@@ -56,7 +59,7 @@ export function apiFilter(filter: ExecutionFilter) {
 
 /** Reads what people type: `status=failed workflow=order cents>500 text="card declined"`. Words without a name are conditions on attributes. */
 export function parseFilter(typed: string, order = ""): ExecutionFilter {
-  const found: ExecutionFilter = { status: [], workflow: "", since: "", id: "", error: "", fingerprint: "", q: [], text: "", order };
+  const found: ExecutionFilter = { status: [], workflow: "", since: "", failedSince: "", id: "", error: "", fingerprint: "", q: [], text: "", order };
   const conditions = found.q;
   let isAlternative = false;
   for (const word of words(typed)) {

@@ -125,8 +125,8 @@ function suggestionsFor(typed: string, workflows: string[], attributes: string[]
     ? EXECUTION_STATUSES.map((one) => ({ text: `status=${one}`, says: stateWord(one).glyph }))
     : word.startsWith("workflow=")
       ? workflows.map((one) => ({ text: `workflow=${one}`, says: "" }))
-      : word.startsWith("since=")
-        ? ["1h", "24h", "7d", "30d"].map((one) => ({ text: `since=${one}`, says: "" }))
+      : /^(since|failedSince)=/.test(word)
+        ? ["1h", "24h", "7d", "30d"].map((one) => ({ text: `${word.split("=")[0]}=${one}`, says: "" }))
         : [
             ...Object.entries(FIELDS).map(([name, says]) => ({ text: `${name}=`, says })),
             ...attributes.map((name) => ({ text: name, says: "an attribute: =, !=, <, <=, >, >= and a value, or the name alone" })),

@@ -21,6 +21,7 @@ import { ColumnDialog } from "./column-dialog";
 import { apiFilter, type ExecutionFilter, filterOf, searchOf } from "./execution-filter";
 import { FilterBar } from "./filter-bar";
 import { type ColumnName, columnsOf, DEFAULT_COLUMNS } from "./list-columns";
+import { NumberStrip } from "./number-strip";
 import { SavedViews } from "./saved-view-menu";
 import { StartDialog } from "./start-dialog";
 import styles from "./list-page.module.css";
@@ -76,6 +77,7 @@ export function ExecutionListPage() {
         </>
       }
     >
+      <NumberStrip />
       <FilterBar filter={filter} onChange={change} workflows={workflows} attributes={attributes} />
       {added > 0 && (
         <Button onClick={showAdded} className={styles.added}>
@@ -239,7 +241,8 @@ function mayFit(filter: ExecutionFilter, row: Row): boolean {
     row.id.startsWith(filter.id) &&
     (filter.status.length === 0 || filter.status.includes(row.status)) &&
     !filter.error &&
-    !filter.fingerprint
+    !filter.fingerprint &&
+    !filter.failedSince
   );
 }
 

@@ -20,6 +20,9 @@ export interface JsonSchema {
   maxLength?: number;
   pattern?: string;
   multiline?: boolean;
+  $ref?: string;
+  $defs?: Record<string, JsonSchema>;
+  anyOf?: JsonSchema[];
 }
 
 interface Props {
@@ -34,19 +37,43 @@ interface Props {
 
 /** Edits a value that has to fit a schema. The server checks it again. */
 export function SchemaForm({ schema, value, onChange, label, required = true, readOnly = false }: Props) {
-  const kind = kindOf(schema);
-  if (kind === "object") return <Fields schema={schema} value={value} onChange={onChange} label={label} readOnly={readOnly} />;
-  return <Field schema={schema} kind={kind} value={value} onChange={onChange} label={label} required={required} readOnly={readOnly} />;
+  const plain = resolved(schema);
+  const kind = kindOf(plain);
+  if (kind === "object") return <Fields schema={plain} value={value} onChange={onChange} label={label} readOnly={readOnly} />;
+  return <Field schema={plain} kind={kind} value={value} onChange={onChange} label={label} required={required} readOnly={readOnly} />;
+}
+
+/** The schema that a reference within the document leads to; of one that also allows null, the other part. */
+function resolved(schema: JsonSchema, definitions = schema.$defs, depth = 0): JsonSchema {
+  const name = /^#\/\$defs\/(.+)$/.exec(schema.$ref ?? "")?.[1];
+  const target = name === undefined ? undefined : definitions?.[decodeURIComponent(name).replaceAll("~1", "/").replaceAll("~0", "~")];
+  const parts = schema.anyOf?.filter((one) => one.type !== "null");
+  const { $ref: _ref, anyOf: _any, ...own } = schema;
+  if (target && depth < DEPTH_MAX) return resolved({ ...target, ...own, $defs: definitions }, definitions, depth + 1);
+  if (parts?.length === 1 && depth < DEPTH_MAX) return resolved({ ...(parts[0] as JsonSchema), ...own, $defs: definitions }, definitions, depth + 1);
+  return { ...schema, $defs: definitions };
+}
+
+/** What is still missing in a value that has to fit a schema: the first required field without a value; empty if there is none. */
+export function missingField(schema: JsonSchema, value: unknown): string {
+  const plain = resolved(schema);
+  if (kindOf(plain) !== "object") return value === undefined ? "a value is needed" : "";
+  const object = (value ?? {}) as Record<string, unknown>;
+  const name = plain.required?.find((one) => object[one] === undefined || object[one] === "");
+  return name === undefined ? "" : `${plain.properties?.[name]?.title ?? name} is needed`;
 }
 
 /** The value with which a form begins: the defaults of the schema. */
-export function initialValue(schema: JsonSchema): unknown {
+export function initialValue(given: JsonSchema): unknown {
+  const schema = resolved(given);
   if (schema.default !== undefined) return schema.default;
   if (schema.const !== undefined) return schema.const;
   if (kindOf(schema) !== "object") return undefined;
-  const found = Object.entries(schema.properties ?? {}).map(([name, one]) => [name, initialValue(one)] as const);
+  const found = Object.entries(schema.properties ?? {}).map(([name, one]) => [name, initialValue({ $defs: schema.$defs, ...one })] as const);
   return Object.fromEntries(found.filter(([, one]) => one !== undefined));
 }
+
+const DEPTH_MAX = 20; // of references to references
 
 type Kind = "object" | "choice" | "text" | "number" | "boolean" | "json";
 
@@ -76,7 +103,7 @@ function Fields({ schema, value, onChange, label, readOnly }: Props) {
       {Object.entries(schema.properties ?? {}).map(([name, one]) => (
         <SchemaForm
           key={name}
-          schema={one}
+          schema={{ $defs: schema.$defs, ...one }}
           label={one.title ?? name}
           value={object[name]}
           required={schema.required?.includes(name) ?? false}

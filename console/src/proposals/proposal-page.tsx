@@ -11,6 +11,7 @@ import { Facts, Page, Section } from "@/parts/page";
 import { TextDiff } from "@/parts/text-diff";
 import { TimeText } from "@/parts/time-text";
 import { useIdentity, useRefusal } from "@/shell/identity";
+import { ChangeList } from "@/workflows/version-diff";
 import { tellEveryone } from "@/shell/told";
 import { ProposalState } from "./proposal-state";
 import { RIGHTS } from "./proposal-words";
@@ -36,9 +37,7 @@ export function ProposalPage() {
 function Details({ proposal }: { proposal: Proposal }) {
   const isOpen = (proposal.status === "pending" || proposal.status === "approved") && !proposal.expired;
   const base = proposal.baseWorkflowHash;
-  const version = useVersion(base ? `${proposal.slug}@sha256:${base.replace(/^sha256:/, "")}` : "");
-  const current = useCurrentHash(proposal.slug, base !== null);
-  const isStale = isOpen && base !== null && current !== undefined && current !== base.replace(/^sha256:/, "");
+  const isStale = isOpen && proposal.stale;
   return (
     <Page
       title={<>A change of {proposal.slug}</>}
@@ -68,16 +67,11 @@ function Details({ proposal }: { proposal: Proposal }) {
         ]}
       />
       <Section title="What it changes">
-        <pre className={styles.changes}>{proposal.diffText || "Nothing but the form of the text."}</pre>
+        <ChangeList changes={proposal.changes} />
       </Section>
       <Section title="The text">
-        {base === null || version.data ? (
-          <TextDiff before={version.data?.received ?? ""} after={proposal.received} label={`The text that is proposed for ${proposal.slug}`} />
-        ) : version.error ? (
-          <ErrorNotice error={version.error} onRetry={() => void version.refetch()} />
-        ) : (
-          <Loading what="the base" />
-        )}
+        {base !== null && proposal.baseReceived === null && <Notice look="warn">The text of its base is not kept any more, so all of it is shown as new.</Notice>}
+        <TextDiff before={proposal.baseReceived ?? ""} after={proposal.received} label={`The text that is proposed for ${proposal.slug}`} />
       </Section>
       <Trial proposal={proposal} />
     </Page>
@@ -89,14 +83,7 @@ function useVersion(reference: string) {
     queryKey: ["version", reference],
     queryFn: async () => (await api.GET("/api/workflow-versions/{reference}", { params: { path: { reference } } })).data ?? null,
     enabled: reference !== "",
-    staleTime: Number.POSITIVE_INFINITY,
   });
-}
-
-/** The hash of the current version; undefined while it is not known. */
-function useCurrentHash(slug: string, isOf: boolean): string | undefined {
-  const { data } = queries.useQuery("get", "/api/workflows/{definition}", { params: { path: { definition: slug } } }, { enabled: isOf, refetchInterval: 10_000 });
-  return data?.hash.replace(/^sha256:/, "");
 }
 
 function Actions({ proposal, isOpen, isStale }: { proposal: Proposal; isOpen: boolean; isStale: boolean }) {
