@@ -5,9 +5,19 @@ import type { Place, Point } from "./graph-layout";
 import { meets } from "./graph-window";
 import styles from "./graph-edges.module.css";
 
+/** So many edges are drawn anew together. */
+const CHUNK = 250;
+/** With more edges than this, they are left out from afar, where they only make everything grey. */
+export const FAR_EDGES_MAX = 4_000;
+
+interface Way {
+  points: Point[];
+  label: Point | null;
+}
+
 interface Props {
   edges: readonly VisibleEdge[];
-  ways: readonly { points: Point[]; label: Point | null }[];
+  ways: readonly Way[];
   /** By the number of the edge in sight: whether one of its edges was taken. */
   taken: readonly boolean[];
   /** Whether states are shown: in a plan nothing is taken, and nothing is dashed. */
@@ -20,21 +30,56 @@ interface Props {
   window: string;
 }
 
+interface DrawnEdge {
+  edge: VisibleEdge;
+  path: string;
+  bounds: Place;
+  label: Point | null;
+}
+
 /** The edges. */
 export const EdgeLayer = memo(function EdgeLayer({ edges, ways, taken, isPlan, marked, isDim, window }: Props) {
-  const drawn = useMemo(() => ways.map((way) => ({ path: edgePath(way.points), bounds: boundsOf(way.points) })), [ways]);
+  const drawn = useMemo(() => chunksOf(ways.map((way, number) => ({ edge: edges[number]!, path: edgePath(way.points), bounds: boundsOf(way.points), label: way.label }))), [edges, ways]);
   return (
     <svg className={`${styles.edges} ${isDim ? styles.dim : ""}`} aria-hidden="true" focusable="false">
-      {edges.map((edge, number) => {
-        const one = drawn[number];
-        if (!one || (window !== "" && !meets(one.bounds, window))) return null;
-        const look = taken[number] ? styles.taken : isPlan ? styles.plan : styles.ghost;
-        const isMarked = marked !== "" && (edge.source === marked || edge.target === marked);
-        return <EdgePath key={edge.id} path={one.path} className={`${look} ${edge.isBack ? styles.back : ""} ${isMarked ? styles.marked : ""}`} label={edge.label} isBack={edge.isBack} at={ways[number]!.label} />;
-      })}
+      {drawn.map((chunk, number) => (
+        <EdgeChunk key={number} chunk={chunk} taken={takenText(taken, number)} isPlan={isPlan} window={window} />
+      ))}
+      {marked !== "" && <MarkedEdges drawn={drawn} marked={marked} />}
     </svg>
   );
 });
+
+function chunksOf<T>(items: T[]): T[][] {
+  return Array.from({ length: Math.ceil(items.length / CHUNK) }, (_, number) => items.slice(number * CHUNK, (number + 1) * CHUNK));
+}
+
+/** Which edges of a chunk were taken, as text, so that equal chunks are drawn once. */
+function takenText(taken: readonly boolean[], chunk: number): string {
+  let text = "";
+  for (let at = chunk * CHUNK; at < Math.min((chunk + 1) * CHUNK, taken.length); at += 1) text += taken[at] ? "1" : "0";
+  return text;
+}
+
+const EdgeChunk = memo(function EdgeChunk({ chunk, taken, isPlan, window }: { chunk: readonly DrawnEdge[]; taken: string; isPlan: boolean; window: string }) {
+  return chunk.map(({ edge, path, bounds, label }, number) => {
+    if (window !== "" && !meets(bounds, window)) return null;
+    const look = taken[number] === "1" ? styles.taken : isPlan ? styles.plan : styles.ghost;
+    return <EdgePath key={edge.id} path={path} className={`${look} ${edge.isBack ? styles.back : ""}`} label={edge.label} isBack={edge.isBack} at={label} />;
+  });
+});
+
+/** The edges of the chosen box, once more above the others. */
+function MarkedEdges({ drawn, marked }: { drawn: readonly (readonly DrawnEdge[])[]; marked: string }) {
+  const found = drawn.flatMap((chunk) => chunk.filter(({ edge }) => edge.source === marked || edge.target === marked));
+  return (
+    <g className={styles.marked}>
+      {found.map(({ edge, path }) => (
+        <path key={edge.id} d={path} />
+      ))}
+    </g>
+  );
+}
 
 const EdgePath = memo(function EdgePath({ path, className, label, isBack, at }: { path: string; className: string; label: string; isBack: boolean; at: Point | null }) {
   return (

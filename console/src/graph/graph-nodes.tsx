@@ -191,24 +191,43 @@ const FarBox = memo(function FarBox({ data }: { data: BoxData }) {
   );
 });
 
+/** Boxes that are drawn anew together, if one of them has changed. */
+export type BoxChunk = readonly BoxData[];
+
 /** The frames, which stand below the edges. */
-export const FrameLayer = memo(function FrameLayer({ boxes, window }: { boxes: readonly BoxData[]; window: string }) {
+export const FrameLayer = memo(function FrameLayer({ chunks, window }: { chunks: readonly BoxChunk[]; window: string }) {
   return (
     <div className={styles.layer}>
-      {boxes.map((data) => {
-        if (!data.visible.isOpen || !isInWindow(data, window)) return null;
-        const { form } = data.visible.box;
-        const Frame = form === "list" ? ListBox : form === "cycle" ? CycleBox : FrameBox;
-        return <Frame key={data.visible.id} data={data} />;
-      })}
+      {chunks.map((chunk, number) => (
+        <FrameChunk key={number} chunk={chunk} window={window} />
+      ))}
     </div>
   );
 });
 
+const FrameChunk = memo(function FrameChunk({ chunk, window }: { chunk: BoxChunk; window: string }) {
+  return chunk.map((data) => {
+    if (!data.visible.isOpen || !isInWindow(data, window)) return null;
+    const { form } = data.visible.box;
+    const Frame = form === "list" ? ListBox : form === "cycle" ? CycleBox : FrameBox;
+    return <Frame key={data.visible.id} data={data} />;
+  });
+});
+
 /** The steps, which stand above the edges. */
-export const StepLayer = memo(function StepLayer({ boxes, window, isFar }: { boxes: readonly BoxData[]; window: string; isFar: boolean }) {
+export const StepLayer = memo(function StepLayer({ chunks, window, isFar }: { chunks: readonly BoxChunk[]; window: string; isFar: boolean }) {
+  return (
+    <div className={styles.layer}>
+      {chunks.map((chunk, number) => (
+        <StepChunk key={number} chunk={chunk} window={window} isFar={isFar} />
+      ))}
+    </div>
+  );
+});
+
+const StepChunk = memo(function StepChunk({ chunk, window, isFar }: { chunk: BoxChunk; window: string; isFar: boolean }) {
   const Step = isFar ? FarBox : StepBox;
-  return <div className={styles.layer}>{boxes.map((data) => (data.visible.isOpen || !isInWindow(data, window) ? null : <Step key={data.visible.id} data={data} />))}</div>;
+  return chunk.map((data) => (data.visible.isOpen || !isInWindow(data, window) ? null : <Step key={data.visible.id} data={data} />));
 });
 
 function isInWindow(data: BoxData, window: string): boolean {

@@ -3,18 +3,18 @@ import "@xyflow/react/dist/base.css";
 import { getViewportForBounds, ReactFlow, ReactFlowProvider, useReactFlow, useStore, useStoreApi, ViewportPortal } from "@xyflow/react";
 import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import { stateWord } from "@/words/states";
-import { EdgeLayer } from "./graph-edges";
+import { EdgeLayer, FAR_EDGES_MAX } from "./graph-edges";
 import { isFoldable, seenBox, visibleGraph } from "./graph-folding";
+import type { Place } from "./graph-layout";
 import { GraphMinimap } from "./graph-minimap";
 import { graphModel, sameStructure, type GraphModel, type ShownGraph, type ShownNode } from "./graph-model";
-import { BoxActionsContext, FrameLayer, StepLayer, type BoxActions, type BoxData } from "./graph-nodes";
+import { BoxActionsContext, FrameLayer, StepLayer, type BoxActions, type BoxChunk, type BoxData } from "./graph-nodes";
 import { countedStates, isActive, isGhost, stateCounts, type StateCounts } from "./graph-states";
 import { GraphToolbar, Tool } from "./graph-toolbar";
 import { GraphTreeView } from "./graph-tree-view";
 import { graphChoices, graphSearch, type GraphChoices, type GraphSearch } from "./graph-view-state";
 import { walkedTo } from "./graph-walk";
 import { useDrawnWindow } from "./graph-window";
-import type { Place } from "./graph-layout";
 import { useGraphLayout, type LaidOutGraph } from "./use-graph-layout";
 import styles from "./graph-view.module.css";
 
@@ -25,6 +25,10 @@ const MOVE_MS = 250;
 /** With more boxes or edges than this, only those in the window are drawn. */
 const ALL_DRAWN_MAX = 600;
 const NO_NODES: never[] = [];
+/** So many boxes are drawn anew together. */
+const CHUNK = 100;
+/** Moves that follow each other this closely are one. */
+const MOVE_GAP_MS = 100;
 
 export interface GraphViewProps {
   graph: ShownGraph;
@@ -158,7 +162,7 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
   );
   const marked = laid ? seenBox(model, laid.visible.boxes, selected) : "";
   const shownStop = laid?.visible.boxes.has(stop) ? stop : marked || (laid?.visible.top[0] ?? "");
-  const boxes = useBoxes(laid, model, graph.nodes, counts, choices.states, marked, shownStop);
+  const chunks = useBoxes(laid, model, graph.nodes, counts, choices.states, marked, shownStop);
   const isPlan = graph.nodes.every((node) => node.state === null);
   const taken = useKept(
     useMemo(() => (laid ? laid.visible.edges.map((edge) => edge.edges.some((number) => graph.edges[number]?.isTaken)) : []), [laid, graph.edges]),
@@ -170,13 +174,17 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
   );
   useFirstViewport(laid, graph.nodes, `${graph.name}\n${graph.definition}`);
   useFollowing(laid, model, graph.nodes, choices.isFollowing);
-  useFilterInView(laid, boxes, choices.states);
+  useFilterInView(laid, chunks, choices.states);
   const press = useWalking(laid, actions);
   const zoom = useStore((state) => (state.transform[2] < 0.2 ? "far" : state.transform[2] < 0.45 ? "middle" : "near"));
   const window = useDrawnWindow(laid !== null && Math.max(laid.visible.boxes.size, laid.visible.edges.length) > ALL_DRAWN_MAX);
+  const hasEdges = zoom !== "far" || (laid?.visible.edges.length ?? 0) <= FAR_EDGES_MAX;
   const canvas = useRef<HTMLDivElement>(null);
+  const movedAt = useRef(0);
   const move = useCallback((event: unknown) => {
-    if (!canvas.current?.hasAttribute("data-moves")) canvas.current?.setAttribute("data-moves", "");
+    const isJump = event === null && performance.now() - movedAt.current > MOVE_GAP_MS;
+    movedAt.current = performance.now();
+    if (!isJump && !canvas.current?.hasAttribute("data-moves")) canvas.current?.setAttribute("data-moves", "");
     if (event !== null && latest.current.choices.isFollowing) latest.current.change({ isFollowing: false });
   }, []);
   const endMove = useCallback(() => canvas.current?.removeAttribute("data-moves"), []);
@@ -188,6 +196,7 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
           Laying out {visible.boxes.size.toLocaleString()} steps…
         </p>
       )}
+      {!hasEdges && <p className={styles.note}>Zoom in to see the edges.</p>}
       <BoxActionsContext value={actions}>
         <ReactFlow
           nodes={NO_NODES}
@@ -212,9 +221,9 @@ function Canvas({ graph, model, visible, counts, choices, change, selected, onSe
         >
           {laid && (
             <ViewportPortal>
-              <FrameLayer boxes={boxes} window={window} />
-              <EdgeLayer edges={laid.visible.edges} ways={laid.layout.ways} taken={taken} isPlan={isPlan} marked={marked} isDim={choices.states.size > 0} window={window} />
-              <StepLayer boxes={boxes} window={window} isFar={zoom === "far"} />
+              <FrameLayer chunks={chunks} window={window} />
+              {hasEdges && <EdgeLayer edges={laid.visible.edges} ways={laid.layout.ways} taken={taken} isPlan={isPlan} marked={marked} isDim={choices.states.size > 0} window={window} />}
+              <StepLayer chunks={chunks} window={window} isFar={zoom === "far"} />
             </ViewportPortal>
           )}
         </ReactFlow>
@@ -244,8 +253,9 @@ function useBoxes(
   states: ReadonlySet<string>,
   marked: string,
   stop: string,
-): BoxData[] {
+): readonly BoxChunk[] {
   const known = useRef(new Map<string, BoxData>());
+  const chunks = useRef<BoxChunk[]>([]);
   return useMemo(() => {
     const found = new Map<string, BoxData>();
     for (const visible of laid?.visible.boxes.values() ?? []) {
@@ -257,7 +267,12 @@ function useBoxes(
       found.set(id, keptBox(known.current.get(id), { visible, place: laid!.places.get(id)!, node, counts: inside, isSelected: id === marked, isStop: id === stop, isDim }));
     }
     known.current = found;
-    return [...found.values()];
+    const all = [...found.values()];
+    chunks.current = Array.from({ length: Math.ceil(all.length / CHUNK) }, (_, number) => {
+      const [before, now] = [chunks.current[number], all.slice(number * CHUNK, (number + 1) * CHUNK)];
+      return before && sameItems(before, now) ? before : now;
+    });
+    return chunks.current;
   }, [laid, model, nodes, counts, states, marked, stop]);
 }
 
@@ -341,7 +356,7 @@ function useFollowing(laid: LaidOutGraph | null, model: GraphModel, nodes: reado
 }
 
 /** When the filter changes and nothing that it shows is in the window, moves the view to the first that it shows. */
-function useFilterInView(laid: LaidOutGraph | null, boxes: readonly BoxData[], states: ReadonlySet<string>): void {
+function useFilterInView(laid: LaidOutGraph | null, chunks: readonly BoxChunk[], states: ReadonlySet<string>): void {
   const flow = useReactFlow();
   const store = useStoreApi();
   const shown = useRef(states);
@@ -350,10 +365,10 @@ function useFilterInView(laid: LaidOutGraph | null, boxes: readonly BoxData[], s
     shown.current = states;
     const { transform, width, height } = store.getState();
     const [x, y, zoom] = transform;
-    const found = boxes.filter((one) => states.size > 0 && !one.isDim && !one.visible.isOpen);
+    const found = chunks.flat().filter((one) => states.size > 0 && !one.isDim && !one.visible.isOpen);
     const isSeen = found.some(({ place }) => place.x * zoom + x < width && (place.x + place.width) * zoom + x > 0 && place.y * zoom + y < height && (place.y + place.height) * zoom + y > 0);
     if (found[0] && !isSeen) void flow.setViewport(centeredOn(found[0].place, zoom, width, height), { duration: moveMs() });
-  }, [laid, boxes, states, flow, store]);
+  }, [laid, chunks, states, flow, store]);
 }
 
 function centeredOn(place: Place, zoom: number, width: number, height: number) {
