@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -701,17 +701,29 @@ class AsyncSelection:
         assert found is not None, "a dry run counts"
         return found
 
-    async def begin(self, action: BulkAction, reason: str = "", *, id: str | None = None, undo: bool = True, from_step: str | None = None) -> AsyncHandle[Any]:
+    async def begin(
+        self,
+        action: BulkAction,
+        reason: str = "",
+        *,
+        id: str | None = None,
+        undo: bool = True,
+        from_step: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        version: int | None = None,
+    ) -> AsyncHandle[Any]:
         """Has an engine do this to each execution: begins an execution that works through the selection, in pieces and across crashes; returns its handle.
 
         ``query("progress")`` of the handle counts what is done, failed and left, its stream has the failures, and `cancel` stops it. Besides what the methods
         here do, ``prune`` removes the logs of executions that have ended. An engine of an `App`, ``perdure dev``, ``perdure serve`` or ``perdure worker``
-        has to run.
+        has to run. With `edits` of the input, or another `version` of the code, ``requeue`` starts a new execution in the place of each, and discards it.
 
         Raises:
             BadValue: the selection consists of keys, or is ordered by an attribute.
         """
         given: dict[str, Any] = {"reason": reason, "undo": undo, "from_step": from_step, "bulk_id": uuid4().hex if id is None else id}
+        given["edits"] = {name: values.encode(value, f"the argument {name}") for name, value in edits.items()} if edits else None
+        given["version"] = version
         started = await self._access.call(on_execution_changes.start_bulk, LOCAL, self._filter("begin"), action, **given)
         assert started.key is not None, "it was started"
         return AsyncHandle(self._access, started.key, BulkProgress, started.created)

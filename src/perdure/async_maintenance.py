@@ -19,6 +19,7 @@ from perdure.operations import on_dead_letters, on_executions, on_upkeep
 from perdure.operations.on_dead_letters import Requeued
 from perdure.service import log_archives, queries, retention
 from perdure.service.blob_collection import ArchiveFilter, CollectedBlobs, collect_blobs
+from perdure.service.dead_letter_counts import DeadLetterCounts
 from perdure.service.dead_letter_groups import DeadLetterFilter, DeadLetterGroup, requeue_dead_letter
 from perdure.service.execution_bundles import ImportedExecution
 from perdure.service.retention import PRUNED_STATUSES, ArchiveWriter, PrunedExecution, RetentionFilter
@@ -70,18 +71,36 @@ class AsyncDeadLetterOffice:
         )
         return await self._access.call(on_dead_letters.groups, which)
 
+    async def counts(
+        self,
+        *,
+        workflow: Workflow[..., Any] | str | None = None,
+        since: Duration | datetime | None = None,
+        fingerprint: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> DeadLetterCounts:
+        """Counts dead letters that failed alike, the most recent failure first, with a sample of each group; looks at 10,000 at most, in the index.
+
+        `since` selects by when they have failed.
+        """
+        name = workflow.code.name if isinstance(workflow, Workflow) else workflow
+        which = queries.execution_filter(checked_name(tenant, "tenant"), workflow=name, failed_since=since, fingerprint=fingerprint)
+        return await self._access.call(on_dead_letters.counts, which)
+
     async def requeue(
         self,
         execution: str | Key,
         reason: str = "",
         *,
         edits: Mapping[str, Any] | None = None,
+        version: int | None = None,
         workflow: Workflow[..., Any] | None = None,
         wait: bool = False,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> AsyncHandle[Any]:
-        """Runs a dead letter again from what failed; with `edits` of its input, as a new execution from the beginning, and discards this one.
+        """Runs a dead letter again from what failed; with `edits` of its input or another `version` of its code, as a new execution from the beginning, and
+        discards this one.
 
         Edits are keyed by argument name; arguments that were passed by position are keyed by their number, from 1, or by name if `workflow` is given, which
         then also checks the input. Returns the handle of the execution that continues. With `wait`, the request has taken effect.
@@ -94,10 +113,10 @@ class AsyncDeadLetterOffice:
         async with with_timeout(timeout, f"the requeuing of {key}"):
             encoded = {name: values.encode(value, f"the argument {name}") for name, value in edits.items()} if edits else None
             if workflow is None:
-                found = await self._access.call(on_dead_letters.requeue, key, reason, encoded, wait)
+                found = await self._access.call(on_dead_letters.requeue, key, reason, encoded, wait, version)
             else:
                 access = self._access.on_store("workflow=")
-                found = Requeued(*await requeue_dead_letter(access, key, reason, edits=encoded, code=workflow.code, wait=wait))
+                found = Requeued(*await requeue_dead_letter(access, key, reason, edits=encoded, version=version, code=workflow.code, wait=wait))
         return AsyncHandle(self._access, found.key, Any, found.key != key, found.after)
 
     async def discard(

@@ -8,7 +8,7 @@ meanwhile).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
@@ -104,17 +104,27 @@ class Selection:
         """Counts the executions on which `begin` would act now, in all and by status. Nothing is changed."""
         return self._thread.call(self._inner.count(action))
 
-    def begin(self, action: BulkAction, reason: str = "", *, id: str | None = None, undo: bool = True, from_step: str | None = None) -> Handle[Any]:
+    def begin(
+        self,
+        action: BulkAction,
+        reason: str = "",
+        *,
+        id: str | None = None,
+        undo: bool = True,
+        from_step: str | None = None,
+        edits: Mapping[str, Any] | None = None,
+        version: int | None = None,
+    ) -> Handle[Any]:
         """Has an engine do this to each execution: begins an execution that works through the selection, in pieces and across crashes; returns its handle.
 
         ``query("progress")`` of the handle counts what is done, failed and left, its stream has the failures, and `cancel` stops it. Besides what the methods
         here do, ``prune`` removes the logs of executions that have ended. An engine of an `App`, ``perdure dev``, ``perdure serve`` or ``perdure worker``
-        has to run.
+        has to run. With `edits` of the input, or another `version` of the code, ``requeue`` starts a new execution in the place of each, and discards it.
 
         Raises:
             BadValue: the selection consists of keys, or is ordered by an attribute.
         """
-        return Handle(self._thread, self._thread.call(self._inner.begin(action, reason, id=id, undo=undo, from_step=from_step)))
+        return Handle(self._thread, self._thread.call(self._inner.begin(action, reason, id=id, undo=undo, from_step=from_step, edits=edits, version=version)))
 
     def send(self, signal: Signal[Any] | str, body: Any = None, *, id: str | None = None) -> Handle[Any]:
         """Begins an execution that sends a message to each execution that has not ended, once; returns its handle, as `begin` does."""

@@ -15,6 +15,7 @@ from perdure.code.durations import Duration
 from perdure.core.paths import Key
 from perdure.loop_thread import LoopThread
 from perdure.service.blob_collection import CollectedBlobs
+from perdure.service.dead_letter_counts import DeadLetterCounts
 from perdure.service.retention import PRUNED_STATUSES, ArchiveWriter
 from perdure.sync_handle import Handle
 from perdure.workflow_function import Workflow
@@ -50,18 +51,34 @@ class DeadLetterOffice:
             self._inner.groups(workflow=workflow, id_prefix=id_prefix, since=since, fingerprint=fingerprint, limit=limit, shown=shown, tenant=tenant)
         )
 
+    def counts(
+        self,
+        *,
+        workflow: Workflow[..., Any] | str | None = None,
+        since: Duration | datetime | None = None,
+        fingerprint: str = "",
+        tenant: str = DEFAULT_TENANT,
+    ) -> DeadLetterCounts:
+        """Counts dead letters that failed alike, the most recent failure first, with a sample of each group; looks at 10,000 at most, in the index.
+
+        `since` selects by when they have failed.
+        """
+        return self._thread.call(self._inner.counts(workflow=workflow, since=since, fingerprint=fingerprint, tenant=tenant))
+
     def requeue(
         self,
         execution: str | Key,
         reason: str = "",
         *,
         edits: Mapping[str, Any] | None = None,
+        version: int | None = None,
         workflow: Workflow[..., Any] | None = None,
         wait: bool = False,
         timeout: Duration | None = None,
         tenant: str = DEFAULT_TENANT,
     ) -> Handle[Any]:
-        """Runs a dead letter again from what failed; with `edits` of its input, as a new execution from the beginning, and discards this one.
+        """Runs a dead letter again from what failed; with `edits` of its input or another `version` of its code, as a new execution from the beginning, and
+        discards this one.
 
         Edits are keyed by argument name; arguments that were passed by position are keyed by their number, from 1, or by name if `workflow` is given, which
         then also checks the input. Returns the handle of the execution that continues. With `wait`, the request has taken effect.
@@ -71,7 +88,10 @@ class DeadLetterOffice:
             NeedsAttention: with `wait`, it continued and is parked again.
         """
         return Handle(
-            self._thread, self._thread.call(self._inner.requeue(execution, reason, edits=edits, workflow=workflow, wait=wait, timeout=timeout, tenant=tenant))
+            self._thread,
+            self._thread.call(
+                self._inner.requeue(execution, reason, edits=edits, version=version, workflow=workflow, wait=wait, timeout=timeout, tenant=tenant)
+            ),
         )
 
     def discard(self, execution: str | Key, reason: str = "", *, wait: bool = False, timeout: Duration | None = None, tenant: str = DEFAULT_TENANT) -> None:

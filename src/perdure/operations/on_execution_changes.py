@@ -291,13 +291,16 @@ async def start_bulk(
     from_step: str | None = None,
     signal: str = "",
     body: EncodedValue = NOTHING,
+    edits: dict[str, EncodedValue] | None = None,
+    version: int | None = None,
     bulk_id: str | None = None,
     dry_run: bool = False,
 ) -> StartedBulk:
     """Starts an execution of ``perdure.bulk`` that does something to all executions of a filter, in pieces, and across crashes. An engine has to run.
 
     Its state ``progress`` counts what is done, failed and left; its stream has the failures; cancelling it stops it between two pieces. With `dry_run`, nothing
-    is started, and the executions are counted. `bulk_id` is the id of the bulk execution (default: a random one); one that exists is found.
+    is started, and the executions are counted. With `edits` of the input, or another `version` of the code, ``requeue`` starts new executions as it does for
+    one. `bulk_id` is the id of the bulk execution (default: a random one); one that exists is found.
 
     Raises:
         BadValue, BadName: the filter or the action is invalid.
@@ -305,7 +308,8 @@ async def start_bulk(
     """
     if action == "prune":
         caller.expect("admin", "executions.start_bulk with prune")
-    order = await checked_order(access, BulkOrder(action=action, which=which, reason=reason, undo=undo, from_step=from_step, signal=signal, body=body))
+    given: dict[str, Any] = {"reason": reason, "undo": undo, "from_step": from_step, "signal": signal, "body": body, "edits": edits or {}, "version": version}
+    order = await checked_order(access, BulkOrder(action=action, which=which, **given))
     if dry_run:
         return StartedBulk(count=await count_selected(access, order))
     request = bulk_start(which.tenant, bulk_id or uuid4().hex, order)

@@ -356,6 +356,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_approvals.fail, "POST", "/api/completions/fail", "operator", for_workers=True),
     Operation(on_approvals.heartbeat, "POST", "/api/completions/heartbeat", "operator", is_repeatable=True, for_workers=True),
     Operation(on_dead_letters.groups, "GET", "/api/dead-letters", "viewer"),
+    Operation(on_dead_letters.counts, "GET", "/api/dead-letter-counts", "viewer"),
     Operation(on_dead_letters.requeue, "POST", "/api/dead-letters/{workflow}/{id}/requeue", "operator"),
     Operation(on_dead_letters.discard, "POST", "/api/dead-letters/{workflow}/{id}/discard", "operator"),
     Operation(on_queues.statuses, "GET", "/api/queues", "viewer", is_store_wide=True),

@@ -17,11 +17,11 @@ from perdure.code.context import Context
 from perdure.code.declarations import CodeWorkflow, checked_name, step
 from perdure.code.step_environment import current_resources, step_info
 from perdure.core import messages, values
-from perdure.core.errors import BadValue, PerdureError
+from perdure.core.errors import BadValue, PerdureError, StoreMoved, StoreUnavailable
 from perdure.core.operations import BULK_WORKFLOW
 from perdure.core.paths import Key
 from perdure.runtime.workflow_programs import encode_input
-from perdure.service import bulk_requests, execution_requests, queries, retention
+from perdure.service import bulk_requests, dead_letter_groups, execution_requests, queries, retention
 from perdure.service.bulk_requests import NEWEST_FIRST, STATUSES_BY_OPERATION, BulkOperation, BulkResult, bulk_operation, make_requests
 from perdure.service.execution_operations import StartRequest
 from perdure.service.execution_requests import ExecutionRequest
@@ -53,7 +53,8 @@ EXACTLY_ONCE = frozenset(("resume", "retry", "undo", "requeue"))
 
 
 class BulkOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to which executions. `undo` is for ``cancel``, `from_step` for ``retry``, `signal` and `body` for ``send``.
+    """What is done to which executions. `undo` is for ``cancel``, `from_step` for ``retry``, `signal` and `body` for ``send``, and `edits` of the input and a
+    `version` of the code for ``requeue``.
 
     A filter without a status selects the statuses in which the action has an effect.
     """
@@ -65,6 +66,8 @@ class BulkOrder(msgspec.Struct, frozen=True, kw_only=True):
     from_step: str | None = None
     signal: str = ""
     body: EncodedValue = NOTHING
+    edits: dict[str, EncodedValue] = {}
+    version: int | None = None
 
 
 class BulkFailure(msgspec.Struct, frozen=True):
@@ -136,6 +139,8 @@ async def checked_order(access: StoreAccess, order: BulkOrder) -> BulkOrder:
         raise BadValue("signal", order.signal, "the name of a message with the action send, and not given with any other")
     if values.offload_if_large(order.body, {}) is not order.body:
         raise BadValue("body", f"{len(order.body):,} bytes", "small: what is sent to many executions is stored for each. Send where it is to be found")
+    if (order.edits or order.version is not None) and order.action != "requeue":
+        raise BadValue("edits" if order.edits else "version", order.action, "given with the action requeue, and not with any other")
     if order.which.order_by is not None:
         raise BadValue("order_by", order.which.order_by, "not given: a bulk execution begins with the newest")
     status = order.which.status or tuple(sorted(_statuses(order.action)))
@@ -196,6 +201,8 @@ async def _piece(order: BulkOrder, place: _Place) -> BulkPiece:
     if order.action == "prune":
         removed = await retention.prune_heads(access.store, chosen)
         return BulkPiece(place.number, len(removed), len(chosen) - len(removed), (), after)
+    if order.edits or order.version is not None:
+        return await _requeued_anew(access, order, place, chosen, after)
     result = BulkResult([], [], {})
     made = await make_requests(access, [head.key for head in chosen], _operation(order, own), result)
     failures = tuple(BulkFailure(key.workflow, key.id, error.code, str(error)) for key, error in result.failed.items())
@@ -204,6 +211,19 @@ async def _piece(order: BulkOrder, place: _Place) -> BulkPiece:
         await execution_requests.post_requests(access, made)
         return piece
     return await _posted_once(access.store, own, made, piece, 0 if before is None else before.version)
+
+
+async def _requeued_anew(access: StoreAccess, order: BulkOrder, place: _Place, chosen: list[Head], after: str) -> BulkPiece:
+    """Starts a new execution in the place of each dead letter. It is harmless to repeat: the same edits of one execution start one new execution."""
+    failures = list[BulkFailure]()
+    for head in chosen:
+        try:
+            _ = await dead_letter_groups.requeue_dead_letter(access, head.key, order.reason, edits=order.edits, version=order.version)
+        except (StoreUnavailable, StoreMoved):
+            raise
+        except PerdureError as error:
+            failures.append(BulkFailure(head.key.workflow, head.key.id, error.code, str(error)))
+    return BulkPiece(place.number, len(chosen) - len(failures), 0, tuple(failures), after)
 
 
 async def _posted_once(store: Store, own: Key, made: list[ExecutionRequest], piece: BulkPiece, version: int) -> BulkPiece:

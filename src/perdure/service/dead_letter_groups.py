@@ -95,7 +95,7 @@ async def group_dead_letters(access: StoreAccess, which: DeadLetterFilter) -> li
     found: dict[tuple[str, str], list[DeadLetter]] = {}
     listed, complete = await _listed_summaries(access, which)
     for one in listed:
-        dead = await _read_dead_letter(access, one)
+        dead = await read_dead_letter(access, one)
         if dead is not None and dead.fingerprint.startswith(which.fingerprint):
             found.setdefault((dead.fingerprint, dead.key.workflow), []).append(dead)
     grouped = sorted((_group(*name, letters, complete, which.shown) for name, letters in found.items()), key=lambda group: -group.last_at_s)
@@ -126,7 +126,8 @@ async def _listed_summaries(access: StoreAccess, which: DeadLetterFilter) -> tup
     return found[: which.limit], len(found) <= which.limit
 
 
-async def _read_dead_letter(access: StoreAccess, listed: ListedExecution) -> DeadLetter | None:
+async def read_dead_letter(access: StoreAccess, listed: ListedExecution) -> DeadLetter | None:
+    """The dead letter of a listed execution; None if it is none, or none any more."""
     try:
         execution = await read_execution(access, listed.key)
         letter = dead_letter_of(execution)
@@ -182,9 +183,17 @@ def _reason(execution: Execution, path: Path, error: ErrorInfo) -> str:
 
 
 async def requeue_dead_letter(
-    access: StoreAccess, key: Key, reason: str = "", *, edits: Mapping[str, bytes] | None = None, code: Workflow | None = None, wait: bool = False
+    access: StoreAccess,
+    key: Key,
+    reason: str = "",
+    *,
+    edits: Mapping[str, bytes] | None = None,
+    version: int | None = None,
+    code: Workflow | None = None,
+    wait: bool = False,
 ) -> tuple[Key, int]:
-    """Runs a dead letter again from what failed; with `edits` of its input, as a new execution from the beginning, and discards this one.
+    """Runs a dead letter again from what failed; with `edits` of its input or another `version` of the workflow, as a new execution from the beginning, and
+    discards this one.
 
     Edits are encoded values, keyed by argument name, or by position from 1; `code` maps positions to names. The operation is idempotent: the same edits of the
     same execution start one new execution, even after this one has been discarded. Returns the key of the execution that continues, and the version after
@@ -194,13 +203,15 @@ async def requeue_dead_letter(
         NotFound, BadValue: it is no dead letter, or the edits do not fit.
         NeedsAttention: with `wait`, it continued and is parked again.
     """
-    discarded = bool(edits) and (await access.head(key)).status == "cancelled"
+    is_new = bool(edits) or version is not None
+    discarded = is_new and (await access.head(key)).status == "cancelled"
     if not discarded:
         await _expect_dead(access, key)
-    if not edits:
+    if not is_new:
         return key, await execution_operations.retry_execution(access, key, reason, wait)
-    raw = await _edited(access, key, edits, code)
-    wanted = RerunRequest(key=key._replace(id=f"{key.id}+{sha256(raw).hexdigest()[:8]}"), input=raw)
+    raw = await _edited(access, key, edits or {}, code)
+    told = raw if version is None else raw + f"@{version}".encode()
+    wanted = RerunRequest(key=key._replace(id=f"{key.id}+{sha256(told).hexdigest()[:8]}"), input=raw, version=version)
     if discarded and await access.store.heads(HeadFilter(keys=(wanted.key,), limit=1)):
         return wanted.key, 0
     await _expect_dead(access, key)
