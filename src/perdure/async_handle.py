@@ -27,6 +27,7 @@ from perdure.service.definition_views import CurrentDefinition
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
 from perdure.service.log_pages import LogPage
+from perdure.service.node_passages import PassagePage
 from perdure.service.page_cursors import PAGE_MAX
 from perdure.service.queries import ExecutionStatus, ListedExecution
 from perdure.service.service_access import ServiceAccess
@@ -155,6 +156,10 @@ class AsyncHandle(Generic[R_co]):
             NotReplayable: it runs a definition, and its log does not replay over that.
         """
         return await self._access.call(on_executions.graph, self.key, at)
+
+    async def passages(self, node: str, at: int | None = None, after: int = 0, limit: int = 100) -> PassagePage:
+        """The passages of a node of the graph, by its id, in the order in which they began: up to `limit` behind number `after`; as of event `at`."""
+        return await self._access.call(on_executions.passages, self.key, node, at, after, limit)
 
     async def definition(self, at: int | None = None) -> CurrentDefinition:
         """The definition that it runs by, with its hash: the present one, or that of after the event of number `at`.

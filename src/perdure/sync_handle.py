@@ -21,6 +21,7 @@ from perdure.service.definition_views import CurrentDefinition
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
 from perdure.service.log_pages import LogPage
+from perdure.service.node_passages import PassagePage
 from perdure.service.queries import ExecutionStatus, ListedExecution
 from perdure.service.step_traces import StepTrace
 from perdure.service.wire_types import WorkflowInput
@@ -109,6 +110,10 @@ class Handle(Generic[R_co]):
             NotReplayable: it runs a definition, and its log does not replay over that.
         """
         return self._thread.call(self._inner.graph(at))
+
+    def passages(self, node: str, at: int | None = None, after: int = 0, limit: int = 100) -> PassagePage:
+        """The passages of a node of the graph, by its id, in the order in which they began: up to `limit` behind number `after`; as of event `at`."""
+        return self._thread.call(self._inner.passages(node, at, after, limit))
 
     def definition(self, at: int | None = None) -> CurrentDefinition:
         """The definition that it runs by, with its hash: the present one, or that of after the event of number `at`.

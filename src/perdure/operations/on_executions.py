@@ -23,6 +23,7 @@ from perdure.service.execution_searches import ExecutionSearch, narrowed_filter,
 from perdure.service.history import EmittedValue
 from perdure.service.log_pages import LogPage, read_log
 from perdure.service.missing_parts import MissingParts
+from perdure.service.node_passages import PassagePage, read_passages
 from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
 from perdure.service.step_traces import StepPage, read_steps
@@ -95,6 +96,19 @@ async def graph(access: StoreAccess, key: Key, at: int | None = None) -> ShownGr
         NotReplayable: it runs a definition, and its log does not replay over that.
     """
     return await read_graph(access, key, at)
+
+
+async def passages(access: StoreAccess, key: Key, node: str, at: int | None = None, after: int = 0, limit: int = 100) -> PassagePage:
+    """The passages of one node of the graph of an execution, in the order in which they began: up to `limit` behind number `after`. `node` is its id.
+
+    Of code, the id is the path of an operation, and the passages are those at the same place in all turns of the loops around it. With `at`, as of that event.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: the graph has no such node, the limit is invalid, or the log has no such event.
+        NotReplayable: it runs a definition, and its log does not replay over that.
+    """
+    return await read_passages(access, key, node, at, whole_number(after, "after", 0), page_limit(limit))
 
 
 async def definition(access: StoreAccess, key: Key, at: int | None = None) -> CurrentDefinition:
