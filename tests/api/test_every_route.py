@@ -60,6 +60,10 @@ BODIES: dict[str, Any] = {
 DOCUMENT = {"perdure": 1, "name": "invoice", "allow": {"self_edit": True}, "vars": {"n": 0}, "steps": [{"id": "note", "set": {"n": 1}}], "output": "@vars.n"}
 
 
+QUERIES = {"executions.passages": "?node=add"}
+"""What must be given in the query of operations that only read."""
+
+
 def path_of(operation: Operation, named: dict[str, str]) -> str:
     """The path of an operation, with names in the place of its parameters."""
     parts = (quote(named.get(part[1:-1], "x"), safe="") if part.startswith("{") else part for part in operation.path.split("/"))
@@ -69,7 +73,7 @@ def path_of(operation: Operation, named: dict[str, str]) -> str:
 async def asked(service: Service, key: str, operation: Operation, named: dict[str, str]) -> Answer:
     """The answer to a request for an operation."""
     body = None if operation.method in ("GET", "DELETE") else BODIES.get(operation.name, {})
-    return await service.by(key, operation.method, path_of(operation, named), body)
+    return await service.by(key, operation.method, path_of(operation, named) + QUERIES.get(operation.name, ""), body)
 
 
 async def test_without_proof_every_route_answers_401_but_those_that_say_how_it_is_and_let_people_in(tmp_path: Path) -> None:

@@ -103,8 +103,11 @@ def test_a_sleep_and_a_message_say_until_when(world: World) -> None:
     asleep = reason(world, world.start(sleeps))
     assert (asleep.code, asleep.at_s, asleep.is_deadline) == ("sleep", world.start_s + 3600, False)
     assert asleep.text.startswith("sleeps until 20")
-    waits = reason(world, world.start(listens))
+    listening_run = world.start(listens)
+    waits = reason(world, listening_run)
     assert (waits.code, waits.target, waits.at_s, waits.is_deadline) == ("message", "paid", world.start_s + 600, True)
+    (awaited,) = world.call(read_record(world.access, listening_run.key, None, b"")).awaits
+    assert (awaited.names, awaited.step, awaited.until_at_s) == (["paid"], "listen:paid", waits.at_s)
     assert waits.text.startswith("waits for the message paid (listen:paid), until 20")
 
 

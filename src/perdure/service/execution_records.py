@@ -8,7 +8,7 @@ from perdure.core import messages, values
 from perdure.core.attributes import ShownAttributes, index_attributes, indexed_attribute_values
 from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
-from perdure.core.operations import Failure, Success
+from perdure.core.operations import Failure, ReceiveOperation, Success
 from perdure.core.paths import Key, path_text
 from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.definitions.graph.graph_workflow import HASH_ATTRIBUTE, INLINE_ATTRIBUTE, VERSION_ATTRIBUTE
@@ -58,6 +58,14 @@ class RecordedFailure(msgspec.Struct, frozen=True):
     fingerprint: str
 
 
+class AwaitedMessage(msgspec.Struct, frozen=True):
+    """A message that an execution waits for: any of these names, at the path of an operation, until a time (None: without end)."""
+
+    names: list[str]
+    step: str
+    until_at_s: float | None
+
+
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One execution, now or after event `version` of its log.
 
@@ -67,7 +75,8 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     with the start (`is_inline_execution`), and after its deletion. `variables` is the input. `current_step_slug` is the step that has been open longest. An
     execution that was started by a person or a key has their subject as `initiator_user_id`. One that a trigger has started has what is known of that, with
     its kind as `initiator_type`; `trigger_metadata` is what the kind adds, such as the tick of a schedule or the delivery of a webhook.
-    `resume_token` is that of the only approval that waits, for callers who may decide.
+    `awaits` are the messages that it waits for, whose schemas are not recorded. `resume_token` is that of the only approval that waits, for callers who may
+    decide.
     """
 
     key: Key
@@ -104,6 +113,7 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     variables: EncodedInput | None = None
     outputs: EncodedValue | None = None
     approvals: list[PendingApproval] = []
+    awaits: list[AwaitedMessage] = []
     resume_token: str | None = None
     trigger_id: str | None = None
     trigger_name: str | None = None
@@ -153,6 +163,7 @@ async def _read(
         variables=await _input(access, head, execution),
         outputs=await _outputs(access, execution),
         approvals=approvals,
+        awaits=_awaits(execution),
         resume_token=approvals[0].resume_token if len(approvals) == 1 else None,
     )
 
@@ -228,6 +239,11 @@ async def _input(access: StoreAccess, head: Head, execution: Execution) -> bytes
     begins = (messages.decode_execution_message(queued.body) for queued in await access.store.messages(head.key))
     start = next((one for one in begins if isinstance(one, messages.StartMessage)), None)
     return None if start is None else await access.payload(start.input)
+
+
+def _awaits(execution: Execution) -> list[AwaitedMessage]:
+    waits = ((path, one) for path, one in execution.open.items() if isinstance(one.op, ReceiveOperation))
+    return [AwaitedMessage([*one.op.names], path_text(path), one.due_at_s) for path, one in waits if isinstance(one.op, ReceiveOperation)]
 
 
 async def _outputs(access: StoreAccess, execution: Execution) -> bytes | None:
