@@ -87,7 +87,7 @@ function StepForm({ read, step, context, configs, onAct, onSelect }: StepFormPro
   const properties = context.root.$defs?.["step"]?.properties ?? {};
   const set = (name: string, value: Plain | undefined) => onAct(setValue(`Change ${name} of ${step.id}`, [...path, name], value, name in fields));
   const shown = (name: string) => name in fields || added.includes(name);
-  const verbSchema = verbSchemaOf(properties[verb] ?? {}, verb, fields[verb], configs);
+  const verbSchema = { ...verbSchemaOf(properties[verb] ?? {}, verb, fields[verb], configs), description: "" };
   const others = Object.keys(fields).filter((name) => !(name in properties));
   const becomes = (name: string) => {
     const next = verbNamed(name);
