@@ -64,7 +64,7 @@ export async function discardDraft(slug: string, revision: number | null): Promi
 }
 
 export function isConflict(error: unknown): boolean {
-  return error instanceof Problem && error.status === 409 && error.code === "stale_record";
+  return error instanceof Problem && (error.status === 412 || error.code.startsWith("stale"));
 }
 
 /** A request that types of the API do not have yet, or not on every server. */

@@ -87,7 +87,7 @@ export function TextView({ store, findings, schema, readOnly, selected, onSelect
           lintGutter(),
           autocompletion({ override: [completeDefinition(source)] }),
           writable.current.of(readOnlyExtensions(readOnly)),
-          EditorView.contentAttributes.of({ "aria-label": "Text of the definition" }),
+          EditorView.contentAttributes.of({ "aria-label": "Text of the definition", tabindex: "0" }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged && !update.transactions.some((one) => one.annotation(EXTERNAL))) {
               const changes: { from: number; to: number; insert: string }[] = [];
