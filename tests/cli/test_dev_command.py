@@ -1,5 +1,6 @@
 """Claims about `perdure dev` as a process: what it leaves behind, and how it ends."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.api.loopback_access import DEV_FILE, DevServer, read_dev_server, remove_dev_server, write_dev_server
+from perdure.cli.dev_command import OPENED
 from perdure.cli.exit_codes import ExitCode
 
 COMMAND = [sys.executable, "-m", "perdure.cli", "dev", "--port", "0", "--no-reload"]
@@ -36,6 +38,28 @@ def test_it_ends_by_a_signal_and_takes_its_token_with_it(tmp_path: Path) -> None
         process.send_signal(signal.SIGTERM)
         assert process.wait(START_S) == 0
     assert not (tmp_path / DEV_FILE).exists()
+
+
+@pytest.mark.slow
+def test_it_prints_the_address_of_the_console_with_the_token_and_opens_it_in_a_browser(tmp_path: Path) -> None:
+    browser, told = tmp_path / "browser", tmp_path / "told"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {told}.part && mv {told}.part {told}\n')
+    browser.chmod(0o700)
+    environment = {**os.environ, "BROWSER": f"{browser} %s"}
+    with subprocess.Popen([*COMMAND, "--open"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        printed = process.stdout.readline().strip()
+        server = read_dev_server(tmp_path / DEV_FILE)
+        assert server is not None and printed == server.page == f"{server.url}/#token={server.token}"
+        until_s = time.monotonic() + START_S
+        while not told.exists() and time.monotonic() < until_s:
+            time.sleep(0.02)
+        file = tmp_path / DEV_FILE.with_name(OPENED)
+        assert told.read_text().strip() == file.resolve().as_uri(), "the token is on no command line"
+        assert f"url={server.page}" in file.read_text() and file.stat().st_mode & 0o077 == 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(START_S) == 0
+    assert not file.exists()
 
 
 @pytest.mark.slow

@@ -164,6 +164,7 @@ ENVIRONMENT = {
     "PERDURE_FORMER_SIGNING_SECRETS": "the secrets that signed before, by which what they have signed stays valid",
     "PERDURE_GRACE": "how long requests and steps may take to end after a stop signal to `perdure serve`",
     "PERDURE_LISTEN": "where the API of `perdure serve` answers",
+    "PERDURE_NO_CONSOLE": "`serve` without the web console, if it is set to 1",
     "PERDURE_OIDC": "the file that describes the OpenID Connect issuer of `perdure serve`",
     "PERDURE_PUBLIC_URL": "the address at which people reach the API of `perdure serve`, for links; also of engines, for those in e-mails",
     "PERDURE_OIDC_CLIENT_SECRET": "the secret of `perdure serve` at that issuer",

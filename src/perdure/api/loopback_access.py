@@ -60,14 +60,24 @@ class DevServer(NamedTuple):
     url: str
     token: str
 
+    @property
+    def page(self) -> str:
+        """The address of the console with the token, which is in the fragment: browsers send that to no server."""
+        return f"{self.url}/#token={self.token}"
+
 
 def write_dev_server(file: Path, server: DevServer) -> None:
     """Keeps where a server is, and its token, in a file that only its owner can read."""
+    write_private_file(file, json.dumps(server._asdict()))
+
+
+def write_private_file(file: Path, text: str) -> None:
+    """Writes a file that only its owner can read, in place of what it was."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-        json.dump(server._asdict(), opened)
+        opened.write(text)
     fresh.replace(file)
 
 

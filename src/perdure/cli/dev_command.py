@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import socket
     import subprocess
 
+    from perdure.api.loopback_access import DevServer
     from perdure.runtime.engine import Engine
 
 DEV_PORT = 7788
@@ -32,6 +33,9 @@ LEFT_OUT = frozenset(("__pycache__", "node_modules", "build", "dist", "site-pack
 
 FILES_MAX = 5_000
 """How many files are watched."""
+
+OPENED = "open.html"
+"""The file by which a browser is led to the console, beside that with the URL and the token."""
 
 LOOK_S = 0.3
 """The time between two looks at the files."""
@@ -52,8 +56,9 @@ SOCKET_VARIABLE, TOKEN_VARIABLE, WATCHER_VARIABLE = "PERDURE_DEV_SOCKET", "PERDU
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEV_PORT, metavar="PORT", help=f"The port on this machine ({DEV_PORT}; 0: any that is free).")
 @click.option("--no-reload", is_flag=True, help="Do not begin anew when a file is saved.")
+@click.option("--open", "opens", is_flag=True, help="Open the console in a browser.")
 @click.pass_obj
-def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_reload: bool, queues: tuple[str, ...], **given: Any) -> None:
+def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_reload: bool, opens: bool, queues: tuple[str, ...], **given: Any) -> None:
     """Run workflows and definitions with an HTTP API, on this machine alone, while you write them.
 
     Targets are those of perdure worker: name the files that define your workflows. When a file is saved, the code is loaded anew; executions go on where they
@@ -61,7 +66,8 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
 
     A target may also be a directory of definitions: each file is published to the catalog, and again when it is saved, without loading the code anew.
 
-    The API needs the token that is printed, which is a new one at each start. Commands on the same directory find both: perdure ls --server dev.
+    It prints the address of the console, with the token that the API needs, which is a new one at each start. Commands on the same directory find both:
+    perdure ls --server dev.
     """
     if SOCKET_VARIABLE in os.environ:
         serve_here(settings, targets, queues, given)
@@ -77,11 +83,30 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
     environment = {**os.environ, SOCKET_VARIABLE: str(listening.fileno()), TOKEN_VARIABLE: token}
     write_dev_server(DEV_FILE, server)
     try:
-        click.echo(f"{server.url}  token {token}")
+        click.echo(server.page)
+        if opens:
+            open_browser(DEV_FILE.with_name(OPENED), server)
         code = watch(listening, environment, places_of(targets), folders_of(targets), reloads=not no_reload)
     finally:
         remove_dev_server(DEV_FILE, server)
+        DEV_FILE.with_name(OPENED).unlink(missing_ok=True)
     click.get_current_context().exit(code if code >= 0 else 128 - code)  # that of a process which a signal has killed is negative here
+
+
+def open_browser(file: Path, server: DevServer) -> None:
+    """Opens the console in a browser, by way of a file that leads there: on the command line of a browser, others of this machine could read the token."""
+    import threading
+    import webbrowser
+
+    from perdure.api.loopback_access import write_private_file
+
+    write_private_file(file, f'<!doctype html><title>Perdure</title><meta http-equiv="refresh" content="0; url={server.page}">\n')
+
+    def opened() -> None:
+        if not webbrowser.open(file.resolve().as_uri()):
+            click.echo("perdure: there is no browser here that can be opened", err=True)
+
+    threading.Thread(target=opened, name="perdure-browser", daemon=True).start()  # a browser for terminals would keep this process waiting
 
 
 def places_of(targets: tuple[str, ...]) -> list[Path]:

@@ -117,6 +117,8 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
         click.echo(api.url if api is not None else f"engine {engine.holder} knows {knows}; Ctrl-C stops it" if engine is not None else "a worker is ready")
         if api is not None and engine is not None:
             click.echo(f"perdure: it knows {knows}", err=True)
+        if api is not None and api.settings.console:
+            click.echo(f"perdure: the console is at {api.settings.public_url or api.url}/", err=True)
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
