@@ -10,14 +10,16 @@ import msgspec
 
 from perdure.core.errors import BadValue
 from perdure.core.execution import Execution
-from perdure.core.paths import UNDO, Key, Path, parse_path
+from perdure.core.operations import APPROVAL_WORKFLOW
+from perdure.core.paths import UNDO, Key, Path, parse_path, path_text
 from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.core.views import StepView, step_views
 from perdure.definitions.format.compiler import compile_definition
 from perdure.definitions.graph.execution_view import ExecutionView
 from perdure.definitions.graph.operation_graph import operation_graph
-from perdure.definitions.graph.shown_graph import NodePassages, PictureState, ShownGraph, shown_graph
+from perdure.definitions.graph.shown_graph import NodePassages, PictureState, ShownEdge, ShownGraph, ShownNode, shown_graph
 from perdure.service.catalog import load_version
+from perdure.service.code_plans import CodePlan
 from perdure.service.dead_letter_groups import step_name
 from perdure.service.definition_views import view_of_past
 from perdure.service.past_states import read_past
@@ -37,7 +39,8 @@ async def read_graph(access: StoreAccess, key: Key, at: int | None = None) -> Sh
     if at is None:
         async with access.tails.use(key) as tail:
             if "graph" not in tail.cached:
-                tail.cached["graph"] = await tail.look(_graph_of)
+                plan = await access.code_plans.plan_of(tail.head, tail.execution)
+                tail.cached["graph"] = _with_expected(await tail.look(_graph_of), plan)
             found: ShownGraph = tail.cached["graph"]  # of the type that `_graph_of` returns
             return found
     past = await read_past(access.store, key, at)
@@ -61,6 +64,39 @@ def _graph_of_code(execution: Execution, attempts: Attempts, version: int) -> Sh
     found = operation_graph(execution)
     passages = {step.path: NodePassages([step], len(attempts.get(parse_path(step.path), ()))) for step in step_views(execution)}
     return shown_graph(found.ir, found.states, found.taken, passages, version)
+
+
+def _with_expected(graph: ShownGraph, plan: CodePlan) -> ShownGraph:
+    """The graph with the steps that are likely to come, one behind the other, and all behind those of the outermost list that nothing follows."""
+    if not plan.steps:
+        return graph
+    outer = {node.id for node in graph.nodes if not node.block}
+    ends = [*(outer - {edge.source for edge in graph.edges})]
+    nodes, edges = [*graph.nodes], [*graph.edges]
+    for step in plan.steps:
+        id = path_text(step.path)
+        nodes.append(_expected_node(id, step.kind, step.target))
+        edges += [ShownEdge(source=end, target=id, label="", is_back=False, is_taken=False) for end in sorted(ends)]
+        ends = [id]
+    return msgspec.structs.replace(graph, nodes=nodes, edges=edges, drawn_from=plan.examples)
+
+
+def _expected_node(id: str, kind: str, target: str) -> ShownNode:
+    return ShownNode(
+        id=id,
+        kind="approve" if target == APPROVAL_WORKFLOW else kind,
+        name=id,
+        detail="" if target in ("", APPROVAL_WORKFLOW, id) else target,
+        modifiers=[],
+        block="",
+        region=0,
+        state="not_reached",
+        path="",
+        passages=0,
+        attempts=0,
+        started_at_s=None,
+        ended_at_s=None,
+    )
 
 
 def _passages(steps: Sequence[StepView], attempts: Attempts, ids: Collection[str]) -> dict[str, NodePassages]:

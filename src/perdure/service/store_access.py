@@ -16,6 +16,7 @@ from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.runtime.engine import Engine
 from perdure.runtime.execution_results import Ending, wait_for_result
 from perdure.runtime.local_engine import wait_for_end
+from perdure.service.code_plans import CodePlans
 from perdure.service.execution_folds import FoldCache
 from perdure.service.execution_tails import ExecutionTails
 from perdure.service.history_tails import HistoryCache
@@ -63,6 +64,7 @@ class StoreAccess:
         self.folds = FoldCache(store)
         self.histories = HistoryCache()
         self.tails = ExecutionTails(store)
+        self.code_plans = CodePlans(store, self.folds)
         self.earlier_approvals = EarlierApprovals(store)
         self.rejected_deliveries = RejectedDeliveries()
         self.changes = TenantChanges(store)

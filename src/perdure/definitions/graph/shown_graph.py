@@ -67,7 +67,7 @@ class ShownGraph(msgspec.Struct, frozen=True, kw_only=True):
     """A graph, after event `at` of the log of its execution (0 for a plan).
 
     `definition` is the hash of the definition whose plan it is, `version` the version that it declares, and `order` what decides the order of its steps; all
-    are empty for code.
+    are empty for code. Nodes of code that are ``not_reached`` are what `drawn_from` earlier executions all did behind this point; 0: nothing is known of that.
     """
 
     name: str
@@ -78,6 +78,7 @@ class ShownGraph(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[ShownNode]
     edges: list[ShownEdge]
     regions: list[ShownRegion]
+    drawn_from: int = 0
 
 
 class NodePassages(msgspec.Struct):
