@@ -65,7 +65,7 @@ export const StepBox = memo(function StepBox({ data }: { data: BoxData }) {
   const isFolded = isFoldable(box);
   return (
     <div className={`${styles.step} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""} ${isFolded ? styles.folded : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined} title={sentence} style={placeStyle(data)}>
-      <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-label={sentence} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, false))} onFocus={() => actions.focused(visible.id)}>
+      <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, false))} onFocus={() => actions.focused(visible.id)}>
         <span className={styles.name}>
           <span className={styles.glyph} aria-hidden="true">
             {look.glyph}
@@ -113,7 +113,7 @@ export const FrameBox = memo(function FrameBox({ data }: { data: BoxData }) {
         <button type="button" className={styles.fold} tabIndex={-1} aria-expanded aria-label={`Fold ${boxTitle(box, node)}`} title="Fold" onClick={() => actions.fold(visible.id, true)}>
           ▾
         </button>
-        <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-label={sentence} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, true))} onFocus={() => actions.focused(visible.id)}>
+        <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, true))} onFocus={() => actions.focused(visible.id)}>
           <span className={styles.name}>
             <span className={styles.glyph} aria-hidden="true">
               {look.glyph}
