@@ -238,7 +238,7 @@ function MapField({ context, item, name, value, onChange, says, aside, depth }: 
       {says && <p className={styles.says}>{says}</p>}
       <ul className={styles.rows}>
         {Object.entries(value).map(([key, one], index) => (
-          <li key={index} className={styles.pair}>
+          <li key={index} className={Array.isArray(one) || isMap(one) ? styles.stacked : styles.pair}>
             <TextField label={`Name ${index + 1} in ${name}`} hideLabel mono value={key} readOnly={context.readOnly} onCommit={(to) => rename(key, to)} check={check(key)} />
             <div className={styles.pairValue}>
               <SchemaField

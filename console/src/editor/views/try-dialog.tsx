@@ -128,7 +128,7 @@ function TrialResult({ trial, step }: { trial: Trial; step: string }) {
   return (
     <section aria-label="What came of it" className={blocks.stack}>
       <h3>In virtual time, on {trial.id}</h3>
-      {step && trial.stop && <p>{trial.stop.reached ? `${step} was reached.` : `${step} was not reached.`}</p>}
+      {step && trial.stop && <p>{trial.stop.reached ? `${step} was reached.` : `${step} was not reached${trial.why ? `: ${trial.why}` : ""}.`}</p>}
       {trial.unknownFrom && (
         <Notice look="warn">
           From {trial.unknownFrom} on it is not known what happens: {trial.why || "no result was recorded for it"}. Give it a result above.
