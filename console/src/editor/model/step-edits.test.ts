@@ -40,7 +40,7 @@ test("renaming a step renames every reference to it, and nothing else", () => {
     .replace("needs: [look]", "needs: [first-look]")
     .replace('output: "@look"', 'output: "@first-look"');
   expect(done(PORTS, (tree) => renameStep(tree, tree.byId.get("look")!, "first-look"))).toBe(expected);
-});
+}, 30_000);
 
 test("a step that is inserted where `next` orders the steps is on the way", () => {
   const text = done(PORTS, (tree) => insertStep(tree, tree.root, 1, verbNamed("sleep")!));
