@@ -15,7 +15,9 @@ export function Tabs({ label, tabs, chosen, onChoose }: { label: string; tabs: T
   const present = tabs.find((one) => one.id === chosen) ?? tabs[0];
   const list = useRef<HTMLDivElement>(null);
   const presentId = present?.id;
-  useEffect(() => list.current?.querySelector('[data-state="active"]')?.scrollIntoView?.({ block: "nearest", inline: "nearest" }), [presentId]);
+  useEffect(() => {
+    void list.current?.querySelector('[data-state="active"]')?.scrollIntoView?.({ block: "nearest", inline: "nearest" }); // newer browsers return a promise, which an effect may not
+  }, [presentId]);
   useShortcut("1-9", "a tab", (event) => {
     const tab = tabs[Number(event.key) - 1];
     if (tab) onChoose(tab.id);
