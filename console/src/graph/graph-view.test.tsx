@@ -61,6 +61,11 @@ test("the legend counts the states and filters by them", () => {
   expect(onSearch).toHaveBeenCalledWith({ states: "not_taken" });
 });
 
+test("it says of what earlier executions the dashed steps of code are known", () => {
+  render(<GraphView graph={{ ...SAMPLES["code-in-progress"]!, drawnFrom: 5 }} />);
+  expect(document.body.textContent).toContain("all of the last 5 earlier executions of this version did them next");
+});
+
 test("a chosen step that is folded away is marked in the box that contains it", () => {
   render(<GraphView graph={SAMPLES["code-of-every-kind"]!} selected="map:item/item#3/resize" />);
   expect(boxOf("map:item").getAttribute("aria-current")).toBe("true");

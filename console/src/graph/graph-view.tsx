@@ -75,6 +75,11 @@ export function GraphView(props: GraphViewProps) {
           <ViewTools model={model} choices={choices} change={change} hasStates={counted.length > 0} />
           {props.tools}
         </GraphToolbar>
+        {!!graph.drawnFrom && (
+          <p className={styles.forecast}>
+            Dashed steps have not happened: {graph.drawnFrom === 1 ? "the last earlier execution of this version" : `all of the last ${graph.drawnFrom} earlier executions of this version`} did them next.
+          </p>
+        )}
         {choices.isTree ? (
           <GraphTreeView graph={graph} model={model} counts={counts} folds={choices.folds} isLarge={visible.isLarge} states={choices.states} selected={selected ?? ""} label={label} onFold={foldBox} onSelect={(id) => onSelect?.(id)} />
         ) : (
