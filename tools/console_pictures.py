@@ -101,12 +101,20 @@ async def take(url: str, key: str, pages: dict[str, str], folder: Path) -> int:
                     await watched.page.wait_for_selector("h1")
                     await watched.page.wait_for_timeout(1_500)  # streams keep the network busy, so it is never idle
                     await watched.page.screenshot(path=folder / f"{name}-{look.name}.png")
-                    said = [*watched.problems, *await axe_complaints(watched.page)]
+                    said = [*watched.problems, *one_of_each(await axe_complaints(watched.page))]
                     width = await watched.page.evaluate("document.documentElement.scrollWidth")
                     said += [f"it is {width} px wide"] if width > look.size[0] else []
                     wrong += bool(said)
                     print("\n".join([f"{name}-{look.name}: {'' if said else 'ok'}", *(f"  {one}" for one in said)]), flush=True)
     return wrong
+
+
+def one_of_each(complaints: list[str]) -> list[str]:
+    """The first complaint of each rule, with how many there are."""
+    by_rule: dict[str, list[str]] = {}
+    for one in complaints:
+        by_rule.setdefault(one.partition(":")[0], []).append(one)
+    return [f"{len(found)} x {found[0]}" for found in by_rule.values()]
 
 
 async def main(folder: Path, words: Sequence[str], url: str, key: str) -> int:
