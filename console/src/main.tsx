@@ -6,7 +6,7 @@ import { setNonce } from "get-nonce";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { takeToken } from "@/api/access";
-import { CSP_NONCE } from "@/api/base";
+import { CSP_NONCE, ROOT_PATH } from "@/api/base";
 import { queryClient } from "@/api/client";
 import { live } from "@/api/live";
 import { sessionQuery } from "@/shell/identity";
@@ -18,6 +18,7 @@ setNonce(CSP_NONCE); // for the style that a dialog adds
 takeToken();
 startSettings();
 startShortcuts();
+if (/^\/(executions\/?)?$/.test(location.pathname.slice(ROOT_PATH.length))) void import("@/executions/list-page"); // the page that most begin with
 await queryClient.prefetchQuery(sessionQuery); // it brings the CSRF token
 live.start();
 

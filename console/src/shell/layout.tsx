@@ -101,6 +101,7 @@ function Person({ onHelp }: { onHelp: () => void }) {
   const settings = useSettings();
   const client = useQueryClient();
   const router = useRouter();
+  const who = person ? `${person.subject} · ${person.tenantName}` : "…";
   const others = (session?.tenants ?? []).filter((one) => one !== person?.tenantName);
   const change = async (action: () => Promise<unknown>, then: () => void) => {
     try {
@@ -112,8 +113,8 @@ function Person({ onHelp }: { onHelp: () => void }) {
   };
   return (
     <Menu
-      label="You and your settings"
-      title={person ? `${person.subject} · ${person.tenantName}` : "…"}
+      label={`${who}: you and your settings`}
+      title={who}
       items={[
         ...others.map((one) => ({
           title: `Go on in the tenant ${one}`,
