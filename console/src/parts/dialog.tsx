@@ -1,4 +1,4 @@
-// Dialogs and drawers. The focus goes into them, and back to where it was.
+// Dialogs and drawers. The focus goes into them, and back to where it was before, also if a menu was opened in between.
 import { Dialog as Radix } from "radix-ui";
 import type { ReactNode } from "react";
 import styles from "./dialog.module.css";
@@ -14,13 +14,24 @@ interface Props {
   wide?: boolean;
 }
 
+let lastFocused: HTMLElement | null = null;
+document.addEventListener("focusin", ({ target }) => {
+  if (target instanceof HTMLElement && !target.closest('[role="dialog"], [role="menu"]')) lastFocused = target;
+});
+
 /** A dialog that is open as long as it is rendered; with `side`, a drawer at the end of the page. */
 export function Dialog({ title, onClose, children, actions, side = false, wide = false }: Props) {
   return (
     <Radix.Root open onOpenChange={(open) => !open && onClose()}>
       <Radix.Portal>
         <Radix.Overlay className={styles.overlay} />
-        <Radix.Content aria-describedby={undefined} className={`${styles.content} ${side ? styles.side : styles.centre} ${wide ? styles.wide : ""}`}>
+        <Radix.Content
+          aria-describedby={undefined}
+          onCloseAutoFocus={(event) => {
+            event.preventDefault();
+            lastFocused?.focus();
+          }}
+          className={`${styles.content} ${side ? styles.side : styles.centre} ${wide ? styles.wide : ""}`}>
           <header className={styles.header}>
             <Radix.Title className={styles.title}>{title}</Radix.Title>
             <Radix.Close className={styles.close} aria-label="Close">
