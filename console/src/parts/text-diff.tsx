@@ -1,46 +1,44 @@
-// Two texts and what differs between them, in one column. The library comes when it is needed.
-import { useEffect, useRef, useState } from "react";
+// Two texts beside each other, or in one column where the page is narrow, with what differs marked.
+import { json } from "@codemirror/lang-json";
+import { yaml } from "@codemirror/lang-yaml";
+import { MergeView, unifiedMergeView } from "@codemirror/merge";
+import { EditorState, type Extension } from "@codemirror/state";
+import { EditorView, lineNumbers } from "@codemirror/view";
+import { defaultHighlightStyle, syntaxHighlighting } from "@codemirror/language";
+import { useEffect, useRef } from "react";
 import { CSP_NONCE } from "@/api/base";
-import { errorText } from "@/words/failures";
-import { ErrorNotice, Loading } from "./notice";
 import styles from "./text-diff.module.css";
 
-/** Shows how `before` becomes `after`; parts that are the same are folded. */
-export function TextDiff({ before, after, label }: { before: string; after: string; label: string }) {
+const NARROW = "(max-width: 60rem)";
+
+interface Props {
+  before: string;
+  after: string;
+  beforeName: string;
+  afterName: string;
+}
+
+/** Shows the differences of two texts. Neither can be edited. */
+export function TextDiff({ before, after, beforeName, afterName }: Props) {
   const place = useRef<HTMLDivElement>(null);
-  const [state, setState] = useState<"loading" | "shown" | { error: unknown }>("loading");
   useEffect(() => {
-    let end = () => {};
-    let isOver = false;
-    const show = async () => {
-      const [{ EditorState }, { EditorView }, { unifiedMergeView }] = await Promise.all([import("@codemirror/state"), import("@codemirror/view"), import("@codemirror/merge")]);
-      if (isOver || !place.current) return;
-      const view = new EditorView({
-        parent: place.current,
-        doc: after,
-        extensions: [
-          EditorState.readOnly.of(true),
-          EditorView.editable.of(false),
-          EditorView.cspNonce.of(CSP_NONCE),
-          EditorView.lineWrapping,
-          EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
-          unifiedMergeView({ original: before, mergeControls: false, collapseUnchanged: { margin: 3, minSize: 6 } }),
-        ],
-      });
-      end = () => view.destroy();
-      setState("shown");
-    };
-    show().catch((error: unknown) => setState({ error: errorText(error).text }));
-    return () => {
-      isOver = true;
-      end();
-    };
-  }, [before, after, label]);
-  return (
-    <>
-      {state === "loading" && <Loading what="the difference" />}
-      {typeof state === "object" && <ErrorNotice error={state.error} />}
-      <div ref={place} className={styles.diff} />
-    </>
-  );
+    if (!place.current) return;
+    const language = /^\s*[{[]/.test(after) ? json() : yaml();
+    const shared = (name: string): Extension => [
+      EditorView.cspNonce.of(CSP_NONCE),
+      EditorState.readOnly.of(true),
+      EditorView.editable.of(false),
+      EditorView.lineWrapping,
+      EditorView.contentAttributes.of({ "aria-label": name, tabindex: "0" }),
+      lineNumbers(),
+      syntaxHighlighting(defaultHighlightStyle),
+      language,
+    ];
+    const folded = { collapseUnchanged: { margin: 3, minSize: 6 } };
+    const view = matchMedia(NARROW).matches
+      ? new EditorView({ parent: place.current, doc: after, extensions: [shared(`${afterName}, with what differs from ${beforeName}`), unifiedMergeView({ original: before, mergeControls: false, ...folded })] })
+      : new MergeView({ parent: place.current, a: { doc: before, extensions: shared(beforeName) }, b: { doc: after, extensions: shared(afterName) }, ...folded });
+    return () => view.destroy();
+  }, [before, after, beforeName, afterName]);
+  return <div ref={place} className={styles.diff} />;
 }

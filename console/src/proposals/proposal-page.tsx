@@ -1,14 +1,13 @@
 // One proposal: what it changes, whether it still fits, what it would have done; its review, and its application, which are separate.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { api, queries, refresh, type Schemas } from "@/api/client";
 import { Problem } from "@/api/problem";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Facts, Page, Section } from "@/parts/page";
-import { TextDiff } from "@/parts/text-diff";
 import { TimeText } from "@/parts/time-text";
 import { useIdentity, useRefusal } from "@/shell/identity";
 import { ChangeList } from "@/workflows/version-diff";
@@ -19,6 +18,8 @@ import { Trial } from "./trial";
 import styles from "./proposal-page.module.css";
 
 type Proposal = Schemas["ProposalDetails"];
+
+const TextDiff = lazy(async () => ({ default: (await import("@/parts/text-diff")).TextDiff }));
 
 /** The page of a proposal. */
 export function ProposalPage() {
@@ -71,7 +72,9 @@ function Details({ proposal }: { proposal: Proposal }) {
       </Section>
       <Section title="The text">
         {base !== null && proposal.baseReceived === null && <Notice look="warn">The text of its base is not kept any more, so all of it is shown as new.</Notice>}
-        <TextDiff before={proposal.baseReceived ?? ""} after={proposal.received} label={`The text that is proposed for ${proposal.slug}`} />
+        <Suspense fallback={<Loading what="the view of texts" />}>
+          <TextDiff before={proposal.baseReceived ?? ""} after={proposal.received} beforeName="The base" afterName={`The text that is proposed for ${proposal.slug}`} />
+        </Suspense>
       </Section>
       <Trial proposal={proposal} />
     </Page>
@@ -198,7 +201,11 @@ function Stale({ proposal }: { proposal: Proposal }) {
           }
         >
           <p>This is what the same text would change in the current version. What is struck out and was not meant is what others have changed meanwhile: change the text in the editor in place of this then.</p>
-          {current.data && <TextDiff before={current.data.received ?? ""} after={proposal.received} label="The change on the current version" />}
+          {current.data && (
+            <Suspense fallback={<Loading what="the view of texts" />}>
+              <TextDiff before={current.data.received} after={proposal.received} beforeName="The current version" afterName="The text that is proposed" />
+            </Suspense>
+          )}
           {current.error && <ErrorNotice error={current.error} />}
           {rebase.error && <ErrorNotice error={rebase.error} />}
         </Dialog>

@@ -7,7 +7,7 @@ import { ErrorNotice, Loading } from "@/parts/notice";
 import { changeWords } from "./change-words";
 import styles from "./version-diff.module.css";
 
-const TextDiff = lazy(async () => ({ default: (await import("./text-diff")).TextDiff }));
+const TextDiff = lazy(async () => ({ default: (await import("@/parts/text-diff")).TextDiff }));
 
 /** The differences of two versions of one definition, from `before` to `after`. */
 export function VersionDiff({ slug, before, after, withText = true }: { slug: string; before: string; after: string; withText?: boolean }) {
