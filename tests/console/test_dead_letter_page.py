@@ -2,6 +2,7 @@
 
 import pytest
 from playwright.async_api import Page, expect
+
 from tests.console.browsers import axe_complaints, open_with_token
 from tests.console.conftest import Shop
 

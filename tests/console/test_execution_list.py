@@ -6,9 +6,9 @@ import re
 
 import pytest
 from playwright.async_api import Browser, Page, expect
+
 from tests.console.browsers import NARROW, axe_complaints, open_with_token, opened_page
 from tests.console.conftest import Shop
-
 from tools import sample_workflows as code
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,6 @@ import { TimeText } from "@/parts/time-text";
 import { useIdentity } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { countText, serverNow } from "@/words/times";
-import { Problem } from "@/api/problem";
 import styles from "./approval-list-page.module.css";
 
 type Approval = Schemas["Approval"];
@@ -30,7 +29,8 @@ export function ApprovalListPage() {
   const view = useView();
   const navigate = useNavigate();
   const identity = useIdentity();
-  const isMine = view.text("of") !== "all";
+  const isProgram = /^(key:|local$)/.test(identity?.subject ?? "");
+  const isMine = view.text("of") !== "all" && !(isProgram && view.text("of") !== "mine");
   const others = { overdue: view.text("overdue") === "true" || undefined, workflow: view.text("workflow") || undefined };
   const init = { params: { query: { ...others, mine: isMine || undefined, limit: 50 } } };
   const found = queries.useInfiniteQuery("get", "/api/approvals", init, {
@@ -38,9 +38,8 @@ export function ApprovalListPage() {
     initialPageParam: "" as string,
     getNextPageParam: (last: Schemas["ApprovalPage"]) => last.next || undefined,
     refetchInterval: POLL_MS,
-    enabled: identity !== undefined,
+    enabled: identity !== undefined && !(isMine && isProgram),
   });
-  const isProgram = isMine && found.error instanceof Problem && found.error.details.where === "/mine";
   const rows = found.data?.pages.flatMap((page) => page.items) ?? [];
   const open = (row: Approval) => void navigate({ to: "/approvals/$id", params: { id: row.id }, state: { list: rows.map(({ id }) => id) } as never });
   return (
@@ -49,7 +48,7 @@ export function ApprovalListPage() {
       name="Approvals"
       actions={
         <div role="group" aria-label="Which approvals" className={styles.choice}>
-          <Button aria-pressed={isMine} look={isMine ? "main" : "plain"} onClick={() => view.change({ of: undefined })}>
+          <Button aria-pressed={isMine} look={isMine ? "main" : "plain"} onClick={() => view.change({ of: isProgram ? "mine" : undefined })}>
             Mine
           </Button>
           <Button aria-pressed={!isMine} look={isMine ? "plain" : "main"} onClick={() => view.change({ of: "all" })}>
@@ -61,7 +60,7 @@ export function ApprovalListPage() {
         </div>
       }
     >
-      {isProgram ? (
+      {isProgram && isMine ? (
         <Empty title="You use the key of a program, which has no approvals of its own">
           <Button onClick={() => view.change({ of: "all" })}>Show all</Button>
         </Empty>

@@ -6,7 +6,7 @@ import { Dialog } from "@/parts/dialog";
 import { Loading, Notice } from "@/parts/notice";
 import { mergedText } from "../document/merged-text";
 
-const TextDiff = lazy(async () => ({ default: (await import("@/workflows/text-diff")).TextDiff }));
+const TextDiff = lazy(async () => ({ default: (await import("@/parts/text-diff")).TextDiff }));
 const MergeEditor = lazy(async () => ({ default: (await import("./merge-editor")).MergeEditor }));
 
 interface Props {

@@ -10,7 +10,7 @@ import { Facts } from "@/parts/page";
 import { ChangeList } from "@/workflows/version-diff";
 import { previewOf } from "../catalog-calls";
 
-const TextDiff = lazy(async () => ({ default: (await import("@/workflows/text-diff")).TextDiff }));
+const TextDiff = lazy(async () => ({ default: (await import("@/parts/text-diff")).TextDiff }));
 
 interface Props {
   slug: string;
