@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from tests.console.browsers import NARROW, axe_complaints, open_with_token, opened_page
+from tests.console.browsers import NARROW, WIDE, axe_complaints, open_with_token, opened_page
 from tests.console.conftest import Shop
 from tools import sample_workflows as code
 
@@ -107,8 +107,8 @@ async def test_who_may_only_read_is_told_why_a_command_is_not_for_them(page: Pag
 
 @pytest.mark.parametrize("dark", [False, True])
 async def test_the_list_is_accessible_on_a_telephone_and_on_a_desk(dark: bool, browser: Browser, shop: Shop) -> None:
-    for size in (None, NARROW):
-        async with opened_page(browser, dark=dark, **({} if size is None else {"size": size})) as watched:
+    for size in (WIDE, NARROW):
+        async with opened_page(browser, dark=dark, size=size) as watched:
             await opened(watched.page, shop)
             await expect(watched.page.get_by_role("table", name="Executions").get_by_role("row").nth(1)).to_be_visible()
             assert await axe_complaints(watched.page) == []
