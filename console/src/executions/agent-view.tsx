@@ -65,7 +65,7 @@ function Turn({ turn, onChoose, onFork, forkRefusal }: { turn: AgentTurn; onChoo
   return (
     <article aria-label={`Turn ${turn.number}`} className={styles.parts}>
       <header className={styles.head}>
-        <h3>Turn {turn.number}</h3>
+        <h2 className={styles.number}>Turn {turn.number}</h2>
         <StateMark state={turn.step.state} />
         <span className={styles.soft}>
           {turn.model && `${turn.model}, `}

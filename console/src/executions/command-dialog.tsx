@@ -35,7 +35,7 @@ export function CommandDialog({ command, record, steps, given = {}, onClose }: P
   const [error, setError] = useState<unknown>(null);
   const [isSending, setSending] = useState(false);
   const sent = useRef({ text: "", key: "" });
-  const [seen, setSeen] = useState(record.version);
+  const [seen, setSeen] = useState(() => versionSeen(record));
   const body = commandBody(command.verb, fields, record);
   const missing = (schema.required ?? []).filter((name) => body[name] === undefined);
   const isReady = problem === "" && missing.length === 0;
@@ -58,7 +58,7 @@ export function CommandDialog({ command, record, steps, given = {}, onClose }: P
     setSending(true);
     setError(null);
     try {
-      const answer = await giveCommand(command.verb, { of: record, body, seen: versionSeen(record) === null ? null : seen, idempotencyKey: sent.current.key });
+      const answer = await giveCommand(command.verb, { of: record, body, seen, idempotencyKey: sent.current.key });
       const made = command.verb === "fork" || command.verb === "rerun" ? (answer as { workflow: string; id: string }) : null;
       onClose();
       tellEveryone(made ? `${nameOf(made)} is started, from ${nameOf(record)}.` : command.done(record));
@@ -72,7 +72,7 @@ export function CommandDialog({ command, record, steps, given = {}, onClose }: P
       setSending(false);
     }
   };
-  const isStale = record.version !== seen && versionSeen(record) !== null;
+  const isStale = seen !== null && record.version !== seen;
   return (
     <Dialog
       title={`${command.title.replace(" …", "")} ${nameOf(record)}`}

@@ -77,9 +77,9 @@ export function ExecutionTools({ record }: { record: ExecutionRecord }) {
   const base = `${SERVER_URL}/api/executions/${encodeURIComponent(record.workflow)}/${encodeURIComponent(record.id)}`;
   return (
     <div className={styles.tools}>
-      <CopyButton text={record.id} label={`Copy the id ${record.id}`}>Copy id</CopyButton>
-      <CopyButton text={location.href} label="Copy the link to this view">Copy link</CopyButton>
-      <CopyButton text={`perdure show ${shellWord(name)}`} label="Copy the command that shows it">Copy command</CopyButton>
+      <CopyButton text={record.id} label={`Copy id ${record.id}`}>Copy id</CopyButton>
+      <CopyButton text={location.href} label="Copy link to this view">Copy link</CopyButton>
+      <CopyButton text={`perdure show ${shellWord(name)}`} label="Copy command that shows it">Copy command</CopyButton>
       <Download url={`${base}/export`} name={`${record.workflow}-${record.id}.perdure`}>Download log</Download>
       {record.definition && <Download url={`${base}/definition`} name={`${record.workflow}-${record.id}.definition.json`}>Download definition</Download>}
     </div>

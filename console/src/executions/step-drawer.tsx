@@ -157,7 +157,7 @@ function StepBody({ record, step, refusal, onAction }: { record: ExecutionRecord
           </Button>
         )}
         {step.state === "completed" && step.kind !== "keep" && (
-          <CopyButton text={`perdure preset ${shellWord(name)} ${shellWord(step.path)} ${shellWord(writeExact(step.output ?? null))}`} label="Copy the command that gives this result as a preset">
+          <CopyButton text={`perdure preset ${shellWord(name)} ${shellWord(step.path)} ${shellWord(writeExact(step.output ?? null))}`} label="Copy as preset: the command that gives this result">
             Copy as preset
           </CopyButton>
         )}
