@@ -182,9 +182,8 @@ export function commandBody(verb: Verb, fields: Fields, record: ExecutionRecord)
 }
 
 /** The names of messages for which an execution waits. */
-export function awaitedMessages(steps: StepTrace[]): string[] {
-  const names = steps.filter(isReceiving).flatMap((one) => one.target.split(",").map((name) => name.trim()));
-  return [...new Set(names.filter(Boolean))];
+export function awaitedMessages(record: ExecutionRecord): string[] {
+  return [...new Set((record.awaits ?? []).flatMap((one) => one.names))];
 }
 
 interface Sent {

@@ -48,7 +48,7 @@ export function ExecutionActions({ record, steps, definition, refusal, opened, o
         ]}
       />
       {command && opened && <CommandDialog key={command.verb} command={command} record={record} steps={steps} given={opened.given} onClose={() => onOpen(null)} />}
-      {opened?.verb === "send" && <MessageDialog record={record} steps={steps} definition={definition} onClose={() => onOpen(null)} />}
+      {opened?.verb === "send" && <MessageDialog record={record} definition={definition} onClose={() => onOpen(null)} />}
     </>
   );
 }

@@ -92,7 +92,7 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
   const isAgent = useMemo(() => agentTurns(list).length > 0, [list]);
   const isWide = view.text("wide") === "1";
   const tabs: Tab[] = [
-    { id: "graph", title: "Graph", content: () => <GraphTab record={record} at={at} isWide={isWide} chosen={chosen} onChoose={choose} /> },
+    { id: "graph", title: "Graph", content: () => <GraphTab record={record} at={at} steps={list} isWide={isWide} chosen={chosen} onChoose={choose} /> },
     { id: "timeline", title: "Timeline", content: () => <TimelineTab record={record} steps={list} shownMs={shownMs} changed={changed} chosen={chosen} onChoose={choose} /> },
     { id: "events", title: "Events", content: () => <EventsTab of={of} at={at} last={latest.version} changed={changed} onChoose={choose} /> },
     ...(isAgent

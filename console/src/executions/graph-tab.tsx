@@ -8,13 +8,15 @@ import { GRAPH_SEARCH_NAMES, type GraphSearch } from "@/graph/graph-view-state";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
-import { type ExecutionRecord, nameOf, requestAt } from "./execution-reads";
-import { nodePath } from "./step-passages";
+import { type ExecutionRecord, type StepTrace, nameOf, requestAt } from "./execution-reads";
+import { PassageChoice } from "./passage-choice";
+import { nodePath, passagesOf } from "./step-passages";
 import styles from "./graph-tab.module.css";
 
 interface Props {
   record: ExecutionRecord;
   at: number | null;
+  steps: StepTrace[];
   /** Whether it has the room of the whole window. */
   isWide: boolean;
   chosen: string;
@@ -22,7 +24,7 @@ interface Props {
 }
 
 /** The graph, with the chosen step marked in it. */
-export function GraphTab({ record, at, isWide, chosen, onChoose }: Props) {
+export function GraphTab({ record, at, steps, isWide, chosen, onChoose }: Props) {
   const view = useView();
   const graph = queries.useQuery("get", "/api/executions/{workflow}/{id}/graph", requestAt(record, at), { placeholderData: keepPreviousData });
   useShortcut("f", "follow what goes on", () => view.change({ follow: view.text("follow") === "1" ? "" : "1", as: "" }, true));
@@ -43,6 +45,7 @@ export function GraphTab({ record, at, isWide, chosen, onChoose }: Props) {
         onSelect={(id) => onChoose(shown.nodes.find((one) => one.id === id)?.path || id)}
         search={search}
         onSearch={(change) => view.change({ ...change }, true)}
+        turnControl={(node) => <PassageChoice passages={passagesOf(steps, node.path || node.id)} chosen={chosen} onChoose={onChoose} />}
         label={`Graph of ${nameOf(record)}`}
       />
     </div>

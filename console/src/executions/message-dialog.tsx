@@ -9,21 +9,20 @@ import { type JsonSchema, SchemaForm } from "@/parts/schema-form";
 import { tellEveryone } from "@/shell/told";
 import { newKey } from "./command-dialog";
 import { awaitedMessages, sendMessage } from "./commands";
-import { type ExecutionRecord, type StepTrace, nameOf } from "./execution-reads";
+import { type ExecutionRecord, nameOf } from "./execution-reads";
 import { signalSchema } from "./signal-schema";
 import styles from "./message-dialog.module.css";
 
 interface Props {
   record: ExecutionRecord;
-  steps: StepTrace[];
   definition: unknown;
   onClose: () => void;
 }
 
 /** Asks for the name and the body of a message, and sends it. */
-export function MessageDialog({ record, steps, definition, onClose }: Props) {
+export function MessageDialog({ record, definition, onClose }: Props) {
   const form = useId();
-  const awaited = awaitedMessages(steps);
+  const awaited = awaitedMessages(record);
   const [name, setName] = useState(awaited[0] ?? "");
   const [body, setBody] = useState<unknown>(undefined);
   const [messageKey, setMessageKey] = useState("");

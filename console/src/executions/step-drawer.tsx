@@ -19,6 +19,7 @@ import { type ExecutionRecord, type StepTrace, isReceiving, maySpawn, nameOf, re
 import { shellWord } from "./shell-word";
 import { ChangedMark } from "./timeline-tab";
 import { modelUsage, usageText } from "./model-usage";
+import { PassageChoice } from "./passage-choice";
 import { passagesOf } from "./step-passages";
 import styles from "./step-drawer.module.css";
 
@@ -67,7 +68,7 @@ export function StepDrawer({ record, steps, path, changed, takesFocus, refusal, 
         {step ? (
           <>
             {changed.has(step.path) && <ChangedMark />}
-            {passages.length > 1 && <Passages passages={passages} present={step} onChoose={onChoose} />}
+            <PassageChoice passages={passages} chosen={step.path} onChoose={onChoose} />
             <StepBody key={step.path} record={record} step={step} refusal={refusal} onAction={onAction} />
           </>
         ) : (
@@ -88,32 +89,6 @@ function NotReached({ record, path, refusal, onAction }: { record: ExecutionReco
         </Button>
       )}
     </Empty>
-  );
-}
-
-function Passages({ passages, present, onChoose }: { passages: StepTrace[]; present: StepTrace; onChoose: (path: string) => void }) {
-  const index = passages.indexOf(present);
-  const go = (to: number) => passages[to] && onChoose(passages[to].path);
-  return (
-    <div className={styles.passages} role="group" aria-label="Passages of this step">
-      <Button refusal={index > 0 ? "" : "This is the first"} onClick={() => go(index - 1)} aria-label="The passage before">
-        ‹
-      </Button>
-      <label>
-        Passage{" "}
-        <select value={index} onChange={(event) => go(Number(event.target.value))}>
-          {passages.map((one, number) => (
-            <option key={one.path} value={number}>
-              {number + 1} ({one.state.replaceAll("_", " ")})
-            </option>
-          ))}
-        </select>{" "}
-        of {passages.length.toLocaleString("en")}
-      </label>
-      <Button refusal={index < passages.length - 1 ? "" : "This is the last"} onClick={() => go(index + 1)} aria-label="The next passage">
-        ›
-      </Button>
-    </div>
   );
 }
 
