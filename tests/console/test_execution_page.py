@@ -19,7 +19,8 @@ from tests.console.conftest import Shop
 
 pytestmark = pytest.mark.slow
 
-WAIT_S = 20.0
+WAIT_S = 30.0
+expect.set_options(timeout=20_000)
 
 
 def address(workflow: str, id: str, query: str = "") -> str:
@@ -29,7 +30,7 @@ def address(workflow: str, id: str, query: str = "") -> str:
 async def opened(page: Page, shop: Shop, path: str, who: str = "root") -> None:
     """Opens an address as one of the people, and waits until the execution is there."""
     await open_with_token(page, shop.url, shop.keys[who], path)
-    await expect(page.get_by_role("tablist", name="Views of the execution")).to_be_visible(timeout=15_000)
+    await expect(page.get_by_role("tablist", name="Views of the execution")).to_be_visible()
 
 
 async def asked(shop: Shop, method: str, path: str, body: Any = None) -> Any:
@@ -258,7 +259,7 @@ async def test_an_event_that_the_log_does_not_have_is_explained(shop: Shop, watc
 
 async def opened_past(page: Page, shop: Shop, path: str) -> None:
     await open_with_token(page, shop.url, shop.keys["root"], path)
-    await expect(page.get_by_role("region", name="Time travel")).to_be_visible(timeout=15_000)
+    await expect(page.get_by_role("region", name="Time travel")).to_be_visible()
 
 
 async def test_the_transcript_of_an_agent_has_its_calls_and_its_choice(shop: Shop, page: Page) -> None:
@@ -290,7 +291,7 @@ async def test_a_server_that_is_killed_is_told_and_the_page_recovers(tmp_path: P
     try:
         assert served.request("POST", "/api/executions", {"workflow": "greet", "id": "g"}, key).status == 201
         await open_with_token(page, served.url, key, address("greet", "g"))
-        await state(page, "waiting").to_be_visible(timeout=15_000)
+        await state(page, "waiting").to_be_visible()
         served.signal(signal.SIGKILL)
         await expect(page.get_by_text("The connection to the server is lost")).to_be_visible(timeout=20_000)
         await expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("greet.*g"))
