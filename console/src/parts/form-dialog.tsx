@@ -7,32 +7,33 @@ import { Button } from "./button";
 import blocks from "./blocks.module.css";
 import { Dialog } from "./dialog";
 
-interface Props {
+interface Props<Result> {
   title: string;
   /** The word on the button that submits. */
   submit: string;
   danger?: boolean;
   /** Why it can't be submitted now. */
   refusal?: string;
-  onSubmit: () => Promise<unknown>;
+  onSubmit: () => Promise<Result>;
   /** What was read from paths that begin so is read again afterwards. */
   paths?: string[];
   onClose: () => void;
-  /** Called after success, in place of `onClose`. */
-  onDone?: () => void;
+  /** Called after success with what `onSubmit` has returned, in place of `onClose`. */
+  onDone?: (result: Result) => void;
   wide?: boolean;
   side?: boolean;
   children: ReactNode;
 }
 
 /** A dialog with a form. */
-export function FormDialog({ title, submit, danger = false, refusal = "", onSubmit, paths = [], onClose, onDone, wide, side, children }: Props) {
+export function FormDialog<Result>({ title, submit, danger = false, refusal = "", onSubmit, paths = [], onClose, onDone, wide, side, children }: Props<Result>) {
   const id = useId();
   const sending = useMutation({
     mutationFn: onSubmit,
-    onSuccess: async () => {
+    onSuccess: async (result) => {
       await refresh(...paths);
-      (onDone ?? onClose)();
+      if (onDone) onDone(result);
+      else onClose();
     },
   });
   return (

@@ -93,7 +93,8 @@ function Present() {
   return (
     <Section title="While this page is open">
       <p className={blocks.soft}>A point every 5 seconds; rates are over the last 5 minutes. For longer times, let Prometheus read the metrics of the server: --metrics-listen.</p>
-      <div className={blocks.pair}>
+      {samples.length < 2 && <p role="status">The first points come within 10 seconds{system.fetchStatus === "paused" ? ", when the server answers again" : ""}.</p>}
+      {samples.length > 1 && <div className={blocks.pair}>
         <LineChart
           title="Executions a minute"
           times={times}
@@ -105,7 +106,7 @@ function Present() {
         />
         <LineChart title="How long executions took, on average" unit="ms" times={times} series={[{ name: "from start to end", colour: "live", values: of("durationMs") }]} />
         <LineChart title="How long a read of the database took" unit="ms" times={times} series={[{ name: "latency", colour: "warn", values: of("latencyMs") }]} />
-      </div>
+      </div>}
     </Section>
   );
 }

@@ -29,6 +29,7 @@ export function WebhookSection({ trigger, config }: { trigger: Trigger; config: 
   const view = useView();
   const [isListening, setListening] = useState(false);
   const [cutoff, setCutoff] = useState("");
+  const pausedHint = usePausedHint();
   const deliveries = queries.useQuery("get", "/api/triggers/{trigger}/deliveries", { params: { path: { trigger: trigger.id }, query: { limit: SHOWN } } }, usePolling(isListening ? 1 : 5));
   const received = receivedOf(deliveries.data);
   const url = urlOf(trigger);
@@ -76,7 +77,7 @@ export function WebhookSection({ trigger, config }: { trigger: Trigger; config: 
       >
         {isListening && (
           <Notice>
-            <p>Listening: the next request to {url} opens here, also one that is refused. {usePausedHint()}</p>
+            <p>Listening: the next request to {url} opens here, also one that is refused. {pausedHint}</p>
           </Notice>
         )}
         {deliveries.error && <ErrorNotice error={deliveries.error} />}

@@ -26,7 +26,6 @@ export function ImportDialog({ document: given = "", slug: givenSlug = "", title
   const [text, setText] = useState(given);
   const [slug, setSlug] = useState(givenSlug);
   const [note, setNote] = useState(givenNote);
-  const [created, setCreated] = useState<Definition>();
   const deferred = useDeferredValue(text);
   const checked = useQuery({
     queryKey: ["post", "/api/workflows/validate", deferred],
@@ -35,9 +34,8 @@ export function ImportDialog({ document: given = "", slug: givenSlug = "", title
     staleTime: Number.POSITIVE_INFINITY,
     placeholderData: (before) => before,
   }).data;
-  const done = () => {
+  const done = (created: Definition) => {
     onClose();
-    if (!created) return;
     tellEveryone(`${created.slug} is there, with version ${created.version}`);
     void navigate({ to: "/workflows/$slug", params: { slug: created.slug } });
   };
@@ -49,7 +47,7 @@ export function ImportDialog({ document: given = "", slug: givenSlug = "", title
       wide
       refusal={text.trim() ? "" : "Choose a file, or paste a document"}
       paths={WORKFLOW_PATHS}
-      onSubmit={async () => setCreated((await api.POST("/api/workflows", { body: { document: text, slug: slug || undefined, note: note || undefined } as never })).data as Definition)}
+      onSubmit={async () => (await api.POST("/api/workflows", { body: { document: text, slug: slug || undefined, note: note || undefined } as never })).data as Definition}
       onDone={done}
       onClose={onClose}
     >

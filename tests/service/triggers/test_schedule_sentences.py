@@ -24,7 +24,11 @@ from perdure.service.triggers.trigger_records import ScheduleConfig
         ("0 6 1 1,7 *", "on day 1 of January and July at 06:00"),
         ("0 0 L * *", "on the last day of each month at 00:00"),
         ("0 0 1 * 1", "cron 0 0 1 * 1"),
-        ("*/5 9-17 * * *", "cron */5 9-17 * * *"),
+        ("0 9-17 * * 1-5", "from Monday to Friday every hour from 09:00 to 17:00"),
+        ("*/5 9-17 * * *", "every 5 minutes from 09:00 to 17:55"),
+        ("* 0-3 * * *", "every minute from 00:00 to 03:59"),
+        ("*/7 9-17 * * *", "cron */7 9-17 * * *"),
+        ("5 9-12,14 * * *", "cron 5 9-12,14 * * *"),
     ],
 )
 def test_a_cron_expression_is_said_in_words_with_its_zone(cron: str, said: str) -> None:

@@ -11,6 +11,7 @@ _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Satu
 _DAY_NAMES = {name[:3].upper(): number for number, name in enumerate(_DAYS)}
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
 _NUMBERS = re.compile(r"\d+(?:,\d+)*")
+_HOURS = re.compile(r"(\d+)-(\d+)")
 _STEP = re.compile(r"\*/(\d+)")
 _UNITS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
@@ -61,8 +62,21 @@ def _times_text(cron: _Cron) -> str | None:
         return f"every hour at minute {_listed(minute.split(','))}" if _NUMBERS.fullmatch(minute) else None
     if (step := _STEP.fullmatch(hour)) is not None and minute.isdecimal() and 24 % int(step[1]) == 0:
         return f"every {int(step[1])} hours at minute {minute}"
+    if (hours := _HOURS.fullmatch(hour)) is not None and int(hours[1]) < int(hours[2]) < 24:
+        return _hours_text(minute, int(hours[1]), int(hours[2]))
     if _NUMBERS.fullmatch(minute) and _NUMBERS.fullmatch(hour):
         return f"at {_listed([f'{int(h):02}:{int(m):02}' for h in hour.split(',') for m in minute.split(',')])}"
+    return None
+
+
+def _hours_text(minute: str, first: int, last: int) -> str | None:
+    """The sentence of the times in all hours of a range; None for what is of no common form."""
+    if minute.isdecimal():
+        return f"every hour from {first:02}:{int(minute):02} to {last:02}:{int(minute):02}"
+    if minute == "*":
+        return f"every minute from {first:02}:00 to {last:02}:59"
+    if (step := _STEP.fullmatch(minute)) is not None and 60 % int(step[1]) == 0:
+        return f"every {int(step[1])} minutes from {first:02}:00 to {last:02}:{60 - int(step[1]):02}"
     return None
 
 
