@@ -14,8 +14,8 @@ async def test_a_group_shows_what_failed_and_one_of_it_is_requeued_with_other_in
     group = page.get_by_role("listitem").filter(has_text="order at").first
     await expect(group).to_be_visible()
     assert await axe_complaints(page) == []
-    await group.get_by_text("The newest").or_(group.get_by_text("The execution")).first.click()
-    await group.get_by_role("button", name="Requeue o-").first.click()
+    await group.get_by_text("The executions").click()
+    await group.get_by_role("button", name="Requeue … o-").first.click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text("It reuses").or_(dialog.get_by_text("It runs"))).to_be_visible()
     await dialog.get_by_role("button", name="Change the input").click()

@@ -7,6 +7,7 @@ import { type ExecutionFilter, parseFilter } from "@/executions/execution-filter
 import { Button } from "@/parts/button";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { Page } from "@/parts/page";
+import { StateMark } from "@/parts/state-mark";
 import { TimeText } from "@/parts/time-text";
 import { ValueView } from "@/parts/value-view";
 import { useRefusal } from "@/shell/identity";
@@ -15,21 +16,20 @@ import { countText } from "@/words/times";
 import { RequeueDialog } from "./requeue-dialog";
 import styles from "./dead-letter-page.module.css";
 
-type Group = Schemas["DeadLetterGroup"];
-type Letter = Schemas["DeadLetter"];
+type Group = Schemas["CountedDeadLetters"];
+type Letter = Pick<Schemas["DeadLetter"], "workflow" | "id">;
 
-const READ_MAX = 2_000;
 const SHOWN = 20;
 
 /** The page of dead letters. */
 export function DeadLetterPage() {
   const view = useView();
-  const which = { workflow: view.text("workflow") || undefined, since: view.text("since") || undefined, fingerprint: view.text("fingerprint") || undefined };
+  const which = { workflow: view.text("workflow") || undefined, failedSince: view.text("failedSince") || undefined, fingerprint: view.text("fingerprint") || undefined };
   const [bulk, setBulk] = useState<{ action: BulkAction; filter: ExecutionFilter } | null>(null);
   const refusal = useRefusal("operator");
-  const found = queries.useQuery("get", "/api/dead-letters", { params: { query: { ...which, limit: READ_MAX, shown: SHOWN } } }, { refetchInterval: 10_000 });
+  const found = queries.useQuery("get", "/api/dead-letter-counts", { params: { query: which } }, { refetchInterval: 10_000 });
   const groups = found.data?.items ?? [];
-  const filter: ExecutionFilter = { ...parseFilter(""), workflow: which.workflow ?? "", since: which.since ?? "", fingerprint: which.fingerprint ?? "" };
+  const filter: ExecutionFilter = { ...parseFilter(""), workflow: which.workflow ?? "", failedSince: which.failedSince ?? "", fingerprint: which.fingerprint ?? "" };
   const isNarrow = Object.values(which).some(Boolean);
   return (
     <Page
@@ -47,18 +47,19 @@ export function DeadLetterPage() {
         </>
       }
     >
-      <Filter workflow={which.workflow ?? ""} since={which.since ?? ""} fingerprint={which.fingerprint ?? ""} />
+      <Filter workflow={which.workflow ?? ""} failedSince={which.failedSince ?? ""} fingerprint={which.fingerprint ?? ""} />
       {found.error && <ErrorNotice error={found.error} onRetry={() => void found.refetch()} />}
       {found.isPending && <Loading what="the dead letters" />}
       {found.data && groups.length === 0 && <Empty title={isNarrow ? "No dead letter fits this filter" : "There are no dead letters: nothing has failed that nobody has looked after"} />}
-      {groups.some((group) => group.complete === false) && <p role="status">There are more dead letters than the newest {countText(READ_MAX)}, which were read: numbers with + are lower bounds.</p>}
+      {found.data?.isPartial && <p role="status">There are more dead letters than the newest {countText(found.data.scanned)}, which were counted: numbers with + are lower bounds.</p>}
       <ul className={styles.groups}>
         {groups.map((group) => (
           <GroupView
             key={`${group.workflow} ${group.fingerprint}`}
             group={group}
+            isPartial={found.data?.isPartial ?? false}
             isOpen={which.fingerprint !== undefined}
-            onBulk={(action) => setBulk({ action, filter: { ...parseFilter(""), workflow: group.workflow, fingerprint: group.fingerprint, since: which.since ?? "" } })}
+            onBulk={(action) => setBulk({ action, filter: { ...parseFilter(""), workflow: group.workflow, fingerprint: group.fingerprint, failedSince: which.failedSince ?? "" } })}
           />
         ))}
       </ul>
@@ -67,7 +68,7 @@ export function DeadLetterPage() {
   );
 }
 
-function Filter({ workflow, since, fingerprint }: { workflow: string; since: string; fingerprint: string }) {
+function Filter({ workflow, failedSince, fingerprint }: { workflow: string; failedSince: string; fingerprint: string }) {
   const view = useView();
   return (
     <search className={styles.filter}>
@@ -76,10 +77,10 @@ function Filter({ workflow, since, fingerprint }: { workflow: string; since: str
         <input key={workflow} defaultValue={workflow} onBlur={(event) => view.change({ workflow: event.target.value.trim() || undefined })} onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()} />
       </label>
       <label>
-        Created
-        <select value={since} onChange={(event) => view.change({ since: event.target.value || undefined })}>
+        Failed
+        <select value={failedSince} onChange={(event) => view.change({ failedSince: event.target.value || undefined })}>
           <option value="">at any time</option>
-          {[...new Set(["1h", "24h", "7d", "30d", since])].filter(Boolean).map((one) => (
+          {[...new Set(["1h", "24h", "7d", "30d", failedSince])].filter(Boolean).map((one) => (
             <option key={one} value={one}>
               in the last {one}
             </option>
@@ -95,30 +96,32 @@ function Filter({ workflow, since, fingerprint }: { workflow: string; since: str
   );
 }
 
-function GroupView({ group, isOpen, onBulk }: { group: Group; isOpen: boolean; onBulk: (action: BulkAction) => void }) {
+function GroupView({ group, isPartial, isOpen, onBulk }: { group: Group; isPartial: boolean; isOpen: boolean; onBulk: (action: BulkAction) => void }) {
   const [requeued, setRequeued] = useState<Letter | null>(null);
   const refusal = useRefusal("operator");
-  const [newest] = group.deadLetters;
+  const [isShown, show] = useState(isOpen);
+  const sample = group.sample;
   return (
     <li className={styles.group}>
       <h2 className={styles.title}>
         <span className={styles.count}>
           {countText(group.count)}
-          {group.complete === false && "+"}
+          {isPartial && "+"}
         </span>{" "}
         <bdi>{group.workflow}</bdi>
-        {group.path && (
+        {sample?.path && (
           <>
             {" "}
-            at <code>{group.path}</code>
+            at <code>{sample.path}</code>
           </>
         )}
       </h2>
       <p className={styles.error} dir="auto">
-        <b>{group.type}</b>: {group.message}
+        <b>{group.errorType}</b>
+        {sample?.message && `: ${sample.message}`}
       </p>
       <p className={styles.soft}>
-        {REASONS[group.reason ?? ""] ?? (group.reason ?? "").replaceAll("_", " ")} · first <TimeText at={group.firstAt} /> · last <TimeText at={group.lastAt} /> ·{" "}
+        {REASONS[sample?.reason ?? "failed"] ?? (sample?.reason ?? "").replaceAll("_", " ")} · first <TimeText at={group.firstAt} /> · last <TimeText at={group.lastAt} /> ·{" "}
         <Link to="/dead-letters" search={{ fingerprint: group.fingerprint, workflow: group.workflow }}>
           fingerprint {group.fingerprint.slice(0, 8)}
         </Link>{" "}
@@ -135,35 +138,45 @@ function GroupView({ group, isOpen, onBulk }: { group: Group; isOpen: boolean; o
           Discard the group …
         </Button>
       </div>
-      <details open={isOpen}>
-        <summary>
-          {group.deadLetters.length === 1 ? "The execution" : `The newest ${countText(group.deadLetters.length)}`}
-        </summary>
-        <ul className={styles.letters}>
-          {group.deadLetters.map((letter) => (
-            <li key={letter.id}>
-              <Link to="/executions/$workflow/$id" params={{ workflow: letter.workflow, id: letter.id }}>
-                <bdi>{letter.id}</bdi>
-              </Link>
-              <span className={styles.soft}>
-                <TimeText at={letter.at} />
-                {(letter.attempts ?? 0) > 1 && `, after ${letter.attempts} attempts`}
-              </span>
-              <Button look="quiet" refusal={refusal} aria-label={`Requeue ${letter.id}`} onClick={() => setRequeued(letter)}>
-                Requeue …
-              </Button>
-            </li>
-          ))}
-        </ul>
-        {newest?.input !== undefined && newest.input !== null && (
+      <details open={isShown} onToggle={(event) => show(event.currentTarget.open)}>
+        <summary>The executions</summary>
+        {isShown && <Letters group={group} onRequeue={setRequeued} />}
+        {isShown && sample?.input !== undefined && sample.input !== null && (
           <>
             <p className={styles.soft}>What the step of the newest was given:</p>
-            <ValueView value={newest.input} name="the input of the step" />
+            <ValueView value={sample.input} name="the input of the step" />
           </>
         )}
       </details>
       {requeued && <RequeueDialog letter={requeued} onClose={() => setRequeued(null)} />}
     </li>
+  );
+}
+
+function Letters({ group, onRequeue }: { group: Group; onRequeue: (letter: Letter) => void }) {
+  const refusal = useRefusal("operator");
+  const query = { workflow: group.workflow, fingerprint: group.fingerprint, status: ["failed", "needs_attention"], limit: SHOWN };
+  const found = queries.useQuery("get", "/api/executions", { params: { query } }, { refetchInterval: 10_000 });
+  if (found.error) return <ErrorNotice error={found.error} onRetry={() => void found.refetch()} />;
+  if (!found.data) return <Loading what="the executions" />;
+  return (
+    <ul className={styles.letters}>
+      {found.data.items.map((letter) => (
+        <li key={letter.id}>
+          <Link to="/executions/$workflow/$id" params={{ workflow: letter.workflow, id: letter.id }}>
+            <bdi>{letter.id}</bdi>
+          </Link>
+          <StateMark state={letter.status} />
+          <span className={styles.soft}>
+            <TimeText at={letter.completedAt ?? letter.createdAt} />
+          </span>
+          <Button look="quiet" refusal={refusal} aria-label={`Requeue … ${letter.id}`} onClick={() => onRequeue(letter)}>
+            Requeue …
+          </Button>
+        </li>
+      ))}
+      {found.data.next && <li className={styles.soft}>and more, which the list of all that failed like this has</li>}
+    </ul>
   );
 }
 

@@ -12,7 +12,7 @@ import { changedArguments } from "./changed-arguments";
 import styles from "./requeue-dialog.module.css";
 
 /** A dialog about one dead letter. */
-export function RequeueDialog({ letter, onClose }: { letter: Schemas["DeadLetter"]; onClose: () => void }) {
+export function RequeueDialog({ letter, onClose }: { letter: Pick<Schemas["DeadLetter"], "workflow" | "id">; onClose: () => void }) {
   const path = { workflow: letter.workflow, id: letter.id };
   const [reason, setReason] = useState("");
   const [text, setText] = useState<string | null>(null);
