@@ -40,8 +40,8 @@ export function ExecutionActions({ record, steps, definition, refusal, opened, o
   const command = COMMANDS.find((one) => one.verb === opened?.verb);
   return (
     <span ref={frame} className={styles.actions}>
-      {main.map((one) => (
-        <Button key={one.verb} look={one.danger ? "danger" : one.verb === "retry" || one.verb === "resume" ? "main" : "plain"} refusal={refusalOf(one)} onClick={() => onOpen({ verb: one.verb })}>
+      {main.map((one, index) => (
+        <Button key={one.verb} look={one.danger ? "danger" : index === 0 && (one.verb === "retry" || one.verb === "resume") ? "main" : "plain"} refusal={refusalOf(one)} onClick={() => onOpen({ verb: one.verb })}>
           {one.title}
         </Button>
       ))}

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { accessHeaders } from "@/api/access";
 import { SERVER_URL } from "@/api/base";
-import { writeExact } from "@/api/exact-json";
+import { parseExact, writeExact } from "@/api/exact-json";
 import { problemOf } from "@/api/problem";
 import { Button } from "@/parts/button";
 import { CopyButton } from "@/parts/copy-button";
@@ -81,12 +81,25 @@ export function ExecutionTools({ record }: { record: ExecutionRecord }) {
       <CopyButton text={location.href} label="Copy link to this view">Copy link</CopyButton>
       <CopyButton text={`perdure show ${shellWord(name)}`} label="Copy command that shows it">Copy command</CopyButton>
       <Download url={`${base}/export`} name={`${record.workflow}-${record.id}.perdure`}>Download log</Download>
-      {record.definition && <Download url={`${base}/definition`} name={`${record.workflow}-${record.id}.definition.json`}>Download definition</Download>}
+      {record.definition && <Download url={`${base}/definition`} name={`${record.workflow}-${record.id}.definition.json`} read={definitionOf}>Download definition</Download>}
     </div>
   );
 }
 
-function Download({ url, name, children }: { url: string; name: string; children: string }) {
+async function definitionOf(response: Response): Promise<Blob> {
+  const { document } = parseExact(await response.text()) as { document: unknown };
+  return new Blob([writeExact(document, 2)], { type: "application/json" });
+}
+
+interface DownloadProps {
+  url: string;
+  name: string;
+  children: string;
+  /** What of an answer is saved; all of it if nothing is given. */
+  read?: (response: Response) => Promise<Blob>;
+}
+
+function Download({ url, name, children, read = (response) => response.blob() }: DownloadProps) {
   const [isBusy, setBusy] = useState(false);
   const download = async () => {
     setBusy(true);
@@ -94,7 +107,7 @@ function Download({ url, name, children }: { url: string; name: string; children
       const response = await fetch(url, { headers: accessHeaders(false), credentials: "same-origin" });
       if (!response.ok) throw await problemOf(response);
       const link = document.createElement("a");
-      link.href = URL.createObjectURL(await response.blob());
+      link.href = URL.createObjectURL(await read(response));
       link.download = name.replaceAll(/[/\\:]/g, "_");
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 10_000);

@@ -120,6 +120,11 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
           <ExecutionFamily record={record} steps={list} />
         </div>
       )}
+      {isRemoved(latest) && (
+        <Notice>
+          <p>The log of this execution was removed, by retention or by a person. How it ended is kept; its steps, its input and its output are gone.</p>
+        </Notice>
+      )}
       {status.data && <Forgotten forgotten={status.data.forgotten ?? {}} />}
       {steps.error && record.version > 0 && !pastError ? <ErrorNotice error={steps.error} onRetry={() => void steps.refetch()} /> : null}
       <TimeTravel at={at} first={first} last={latest.version} shown={shown} error={pastError} tools={<Expand isWide={isWide} />} />
@@ -159,6 +164,11 @@ function Heading({ of }: { of: ExecutionKey }) {
       <bdi>{of.id}</bdi>
     </span>
   );
+}
+
+/** Whether only the end of an execution is kept: one that has begun has an input as long as its log is there. */
+function isRemoved(record: ExecutionRecord): boolean {
+  return record.completedAt !== null && record.version > 0 && (record.variables ?? null) === null;
 }
 
 function Forgotten({ forgotten }: { forgotten: Record<string, unknown> }) {

@@ -26,11 +26,11 @@ interface Props {
 /** The graph, with the chosen step marked in it. */
 export function GraphTab({ record, at, steps, isWide, chosen, onChoose }: Props) {
   const view = useView();
-  const graph = queries.useQuery("get", "/api/executions/{workflow}/{id}/graph", requestAt(record, at), { placeholderData: keepPreviousData });
+  const graph = queries.useQuery("get", "/api/executions/{workflow}/{id}/graph", requestAt(record, at), { placeholderData: keepPreviousData, enabled: record.version > 0 });
   useShortcut("f", "follow what goes on", () => view.change({ follow: view.text("follow") === "1" ? "" : "1", as: "" }, true));
+  if (record.version === 0) return <Empty title="It has not begun, so no step has" />;
   if (graph.isPending) return <Loading what="the graph" />;
   if (graph.error) {
-    if (record.version === 0) return <Empty title="It has not begun, so no step has">{record.why}</Empty>;
     if (graph.error instanceof Problem && graph.error.status === 409) return <ErrorNotice error={graph.error} />;
     return <ErrorNotice error={graph.error} onRetry={() => void graph.refetch()} />;
   }
