@@ -61,7 +61,10 @@ export async function readSession(): Promise<Session | null> {
 
 /** Signs in by a key, without leaving the page. */
 export async function signIn(key: string): Promise<Session> {
-  return keepSession(await post<Session>("/login", { key }));
+  const session = await post<Session>("/login", { key });
+  token = "";
+  localStorage.removeItem(TOKEN_NAME);
+  return keepSession(session);
 }
 
 /** Goes on in another tenant. */

@@ -1,20 +1,22 @@
 // Stands over the page when the server does not know the browser any more, so that nothing that was typed is lost.
 import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { hasToken, signIn } from "@/api/access";
-import { SERVER_URL } from "@/api/base";
+import { hasToken, readSession, signIn } from "@/api/access";
+import { ROOT_PATH, SERVER_URL } from "@/api/base";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
 import { ErrorNotice } from "@/parts/notice";
 import styles from "./session-ended.module.css";
 
-/** Asks to sign in again, over the page. */
+const WAYS = (document.querySelector<HTMLMetaElement>('meta[name="sign-in"]')?.content ?? "key").split(" ");
+
+/** Asks to sign in again, over the page, in the ways that the server has. */
 export function SessionEnded() {
   const [error, setError] = useState<unknown>(null);
   const [isHidden, hide] = useState(false);
   const client = useQueryClient();
   if (isHidden) return null;
-  if (hasToken())
+  if (hasToken() && WAYS.includes("token"))
     return (
       <Dialog title="This page is of an earlier start" onClose={() => hide(true)}>
         <p>
@@ -32,21 +34,32 @@ export function SessionEnded() {
       setError(failed);
     }
   };
-  const back = encodeURIComponent(location.pathname + location.search);
+  const back = encodeURIComponent(location.pathname.slice(ROOT_PATH.length) + location.search);
   return (
     <Dialog title="Sign in to go on" onClose={() => hide(true)}>
       <p>You are not signed in, or your session has ended. What you have typed on this page is still there.</p>
       {error !== null && <ErrorNotice error={error} />}
-      <form onSubmit={(event) => void submit(event)} className={styles.form}>
-        <label htmlFor="session-key">Key</label>
-        <input id="session-key" name="key" type="password" autoComplete="off" required autoFocus />
-        <Button look="main" type="submit">
-          Sign in
-        </Button>
-      </form>
-      <p>
-        Or <a href={`${SERVER_URL}/login?next=${back}`}>go to the page for signing in</a>, which leaves this page.
-      </p>
+      {WAYS.includes("key") && (
+        <form onSubmit={(event) => void submit(event)} className={styles.form}>
+          <label htmlFor="session-key">Key</label>
+          <input id="session-key" name="key" type="password" autoComplete="off" required autoFocus />
+          <Button look="main" type="submit">
+            Sign in
+          </Button>
+        </form>
+      )}
+      {WAYS.includes("oidc") && (
+        <p>
+          <a href={`${SERVER_URL}/login/oidc?next=${back}`} target="_blank" rel="noreferrer">
+            Sign in with your organization
+          </a>{" "}
+          in another tab, then{" "}
+          <Button look="quiet" onClick={() => void readSession().then((session) => session && client.invalidateQueries(), setError)}>
+            go on here
+          </Button>
+        </p>
+      )}
+      {WAYS.join("") === "" && <p>The application around this page decides who may use it. Sign in there, and load this page again.</p>}
     </Dialog>
   );
 }

@@ -17,6 +17,7 @@ export function settingName(name: string): string {
 export function settingValue(value: unknown): string {
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (value === null || value === "") return "not set";
+  if (value === 0) return "no limit"; // all numbers among the settings are limits
   if (Array.isArray(value)) return value.length ? value.map(settingValue).join(", ") : "none";
   return typeof value === "string" ? value : writeExact(value);
 }
