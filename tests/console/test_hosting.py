@@ -128,6 +128,7 @@ async def test_it_is_served_where_it_is_mounted_in_another_application(watched: 
         await sign_in_by_key(page, url, key)
         await page.wait_for_url(f"{url}/**")
         assert await page.evaluate("fetch('api/whoami').then((answer) => answer.status)") == 200
+        await page.goto("about:blank")  # an open page would note that the server has gone
     finally:
         server.should_exit = True
         await running
