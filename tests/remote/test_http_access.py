@@ -94,7 +94,7 @@ async def test_errors_are_of_their_classes_with_their_attributes(client: AsyncCl
     assert set(several.value.candidates) == {Key("default", "calc", "twice"), Key("default", "greet", "twice")}
     with pytest.raises(InputDiffers):
         await client.start(calc.with_(id="twice", strict=True), 2)
-    with pytest.raises(Timeout, match=r"waits for listen:named"):
+    with pytest.raises(Timeout, match=r"waits for the message named"):
         await (await client.get("twice", greet)).result(timeout=0.3)
     with pytest.raises(NotFound):
         await client.find("nothing of that name")
