@@ -152,7 +152,7 @@ async def test_rejected_messages_put_off_no_timeout(c: Cluster, client: AsyncCli
         await settle(15)
         await handle.send("even", number)
     await settle(16)
-    assert (await handle.status()).why.startswith("waits for listen:word")
+    assert (await handle.status()).why.startswith("waits for the message word (listen:word)")
     await settle(8)
     await handle.send("word", "no")
     await settle(3)
