@@ -91,7 +91,9 @@ async def test_whoever_has_the_token_completes_the_step_once(c: Cluster, client:
     await c.engine(*WORKFLOWS)
     handle = await client.start(ride.with_(id="e"))
     given = await token()
-    assert (await handle.status()).why == "waits for the message completion of external:order_car/request (external:order_car/completion), until 2001-09-09 01:47:40 UTC"
+    assert (
+        await handle.status()
+    ).why == "waits for the message completion of external:order_car/request (external:order_car/completion), until 2001-09-09 01:47:40 UTC"
     await client.complete(given, Car("B-1", 5))
     assert await handle.result() == Car("B-1", 5)
     for again in (client.complete(given, Car("B-1", 5)), client.fail(given, "no car"), client.heartbeat(given)):
