@@ -16,8 +16,8 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,7 +178,6 @@ def tools() -> list[Callable[..., Any]]:
 
 def sample_app(directory: Path, model_url: str, *, yesterday: bool = False) -> App:
     """The App on the database of the sample, with the code of yesterday or that of today."""
-    os.environ |= {"CLAIM_DIRECTORY": str(directory), "PERDURE_SECRET_STRIPE_HOOK": STRIPE_SECRET}
     return App(
         shop.BEFORE if yesterday else shop.NOW,
         tools=tools(),
@@ -191,25 +190,41 @@ def sample_app(directory: Path, model_url: str, *, yesterday: bool = False) -> A
     )
 
 
+@contextmanager
+def environment(**variables: str) -> Iterator[None]:
+    """Sets variables of the environment, and sets them back at the end."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 @asynccontextmanager
 async def opened_sample(directory: Path, settings: ServiceSettings | None = None, *, rows: int = 300) -> AsyncIterator[Sample]:
     """A sample in a directory, filled if it is not there yet, with its engine and its API, which is not on a port."""
     is_new = prepared(directory)
-    async with serving(Fake(load(EXAMPLES / "triage_script.yaml"))) as model_url:
-        if is_new:
-            await fill_yesterday(sample_app(directory, model_url, yesterday=True))
-        async with sample_app(directory, model_url) as app:
-            service = ServiceApi(app.client.access, settings or ServiceSettings(secret=SECRET))
-            keeping = asyncio.create_task(service.run())
-            try:
-                sample = Sample(directory, app, service)
-                if is_new:
-                    await fill(sample, rows)
-                yield sample
-            finally:
-                service.app.begin_stop()
-                keeping.cancel()
-                _ = await asyncio.gather(keeping, return_exceptions=True)
+    with environment(CLAIM_DIRECTORY=str(directory), PERDURE_SECRET_STRIPE_HOOK=STRIPE_SECRET):
+        async with serving(Fake(load(EXAMPLES / "triage_script.yaml"))) as model_url:
+            if is_new:
+                await fill_yesterday(sample_app(directory, model_url, yesterday=True))
+            async with sample_app(directory, model_url) as app:
+                service = ServiceApi(app.client.access, settings or ServiceSettings(secret=SECRET))
+                keeping = asyncio.create_task(service.run())
+                try:
+                    sample = Sample(directory, app, service)
+                    if is_new:
+                        await fill(sample, rows)
+                    yield sample
+                finally:
+                    service.app.begin_stop()
+                    keeping.cancel()
+                    _ = await asyncio.gather(keeping, return_exceptions=True)
 
 
 def prepared(directory: Path) -> bool:

@@ -53,20 +53,20 @@ async def count_dead_letters(access: StoreAccess, which: ExecutionFilter) -> Dea
             at_s = added.get(FAILED_AT, head.ended_at_s or head.created_at_s)
             by_group.setdefault((str(added.get(FINGERPRINT, "")), head.key.workflow), []).append((_seconds(at_s), head))
     groups = sorted(by_group.items(), key=lambda group: -max(at_s for at_s, _ in group[1]))
-    items = [await _counted(access, *name, letters, number < SAMPLES_MAX) for number, (name, letters) in enumerate(groups)]
+    items = [await _counted(access, *name, ended, number < SAMPLES_MAX) for number, (name, ended) in enumerate(groups)]
     return DeadLetterCounts(items=items, scanned=len(heads), is_partial=is_partial)
 
 
-async def _counted(access: StoreAccess, fingerprint: str, workflow: str, letters: list[tuple[float, Head]], is_sampled: bool) -> CountedDeadLetters:
-    last_at_s, last = max(letters, key=lambda one: one[0])
-    statuses = {status: sum(head.status == status for _, head in letters) for status in sorted({head.status for _, head in letters})}
+async def _counted(access: StoreAccess, fingerprint: str, workflow: str, ended: list[tuple[float, Head]], is_sampled: bool) -> CountedDeadLetters:
+    last_at_s, last = max(ended, key=lambda one: one[0])
+    statuses = {status: sum(head.status == status for _, head in ended) for status in sorted({head.status for _, head in ended})}
     return CountedDeadLetters(
         fingerprint=fingerprint,
         workflow=workflow,
         error_type=str(_added(last).get(ERROR_TYPE, "")),
-        count=len(letters),
+        count=len(ended),
         statuses=statuses,
-        first_at_s=min(at_s for at_s, _ in letters),
+        first_at_s=min(at_s for at_s, _ in ended),
         last_at_s=last_at_s,
         sample=await read_dead_letter(access, queries.summary_of(last)) if is_sampled else None,
     )

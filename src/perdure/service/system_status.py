@@ -11,6 +11,7 @@ from perdure.service.queries import INTERNAL_WORKFLOWS
 from perdure.service.server_description import ServerDescription
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Head, HeadFilter, Store
+from perdure.stores.store_parts import STORE_KIND
 
 RATE_S = 300.0
 """The time over which rates are counted."""
@@ -84,15 +85,12 @@ async def _store_state(store: Store) -> StoreState:
     moment = await store.store_time()
     took_s = time.monotonic() - began_s
     return StoreState(
-        kind=_kind(store), epoch=moment.epoch, now_at_s=moment.now_s, latency_s=took_s, clock_ahead_s=round(before_s + took_s / 2 - moment.now_s, 6)
+        kind=store.part(STORE_KIND) or "",
+        epoch=moment.epoch,
+        now_at_s=moment.now_s,
+        latency_s=took_s,
+        clock_ahead_s=round(before_s + took_s / 2 - moment.now_s, 6),
     )
-
-
-def _kind(store: Any) -> str:
-    """The kind of a store by its class, that of the innermost one of wrappers: sqlite, postgres, redis, memory."""
-    while (inner := getattr(store, "inner", None) or getattr(store, "_inner", None)) is not None:
-        store = inner
-    return type(store).__name__.removesuffix("Store").lower()
 
 
 async def execution_rates(access: StoreAccess, tenant: str) -> ExecutionRates:

@@ -60,7 +60,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
-from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.store_parts import STORE_KIND, PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS, JoinsUserTransactions, UserTransactionStore
 
 THREAD_BYTES_MIN = 256 * 1024
@@ -327,7 +327,7 @@ class EncodedStore:
 
     def _encoded_parts(self) -> StoreParts:
         parts = StoreParts()
-        handed_on: tuple[PartName[Any], ...] = (CHANGE_FEED, VAULT, BLOB_SWEEP, MONTH_REMOVAL, MOVE_MARK)
+        handed_on: tuple[PartName[Any], ...] = (STORE_KIND, CHANGE_FEED, VAULT, BLOB_SWEEP, MONTH_REMOVAL, MOVE_MARK)
         for name in handed_on:
             if (part := self.inner.part(name)) is not None:
                 parts.having(name, part)

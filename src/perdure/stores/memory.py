@@ -69,7 +69,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.records import PagePosition, RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT, MemoryVault
-from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.store_parts import STORE_KIND, PartName, StoreParts
 
 T = TypeVar("T")
 
@@ -137,7 +137,9 @@ class MemoryStore:
         self._wakes, self._news, self.vault = Listeners(), Listeners(), MemoryVault(clock)
         self._staged: dict[Key, dict[int, LogRow]] = {}
         self._feed = MemoryChangeFeed(self, self._relay_all)
-        self._optional = StoreParts().having(CHANGE_FEED, self._feed).having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        self._optional = (
+            StoreParts().having(STORE_KIND, "memory").having(CHANGE_FEED, self._feed).having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        )
 
     # The methods of `Store`.
 

@@ -67,7 +67,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.records import RecordChange, RecordFilter, RecordKey, Stale, StoredRecord
 from perdure.stores.secret_vault import VAULT, SealedValue
-from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.store_parts import STORE_KIND, PartName, StoreParts
 
 T = TypeVar("T")
 
@@ -216,7 +216,13 @@ class RedisStore:
         self._closed = False
         self.vault = RedisVault(self._ask)
         self.blob_removal = RedisBlobRemoval(self._ask)
-        self._optional = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal).having(CHANGE_FEED, RedisChangeFeed(self._ask))
+        self._optional = (
+            StoreParts()
+            .having(STORE_KIND, "redis")
+            .having(VAULT, self.vault)
+            .having(BLOB_REMOVAL, self.blob_removal)
+            .having(CHANGE_FEED, RedisChangeFeed(self._ask))
+        )
 
     # The methods of `Store`, which documents them.
 

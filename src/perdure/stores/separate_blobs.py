@@ -41,7 +41,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
-from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.store_parts import STORE_KIND, PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class SeparateBlobsStore:
 
     def _parts(self) -> StoreParts:
         parts = StoreParts().having(BLOB_SWEEP, self)
-        handed_on: tuple[PartName[Any], ...] = (VAULT, BLOB_REMOVAL, TRANSACTIONS, USER_TRANSACTIONS, MONTH_REMOVAL, MOVE_MARK)
+        handed_on: tuple[PartName[Any], ...] = (STORE_KIND, VAULT, BLOB_REMOVAL, TRANSACTIONS, USER_TRANSACTIONS, MONTH_REMOVAL, MOVE_MARK)
         for name in handed_on:
             if (part := self.inner.part(name)) is not None:
                 parts.having(name, part)

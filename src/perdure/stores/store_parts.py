@@ -35,3 +35,7 @@ class StoreParts:
         """Returns the part of this name; None if the store does not have it."""
         part: T | None = self._parts.get(name)
         return part
+
+
+STORE_KIND: PartName[str] = PartName("kind")
+"""The kind of a store, for people to read: ``memory``, ``sqlite``, ``postgres`` or ``redis``. Wrappers hand on that of the store inside."""

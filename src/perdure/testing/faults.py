@@ -36,7 +36,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
-from perdure.stores.store_parts import PartName
+from perdure.stores.store_parts import STORE_KIND, PartName
 
 T = TypeVar("T")
 
@@ -244,8 +244,8 @@ class FaultyStore:
         return perhaps
 
     def part(self, name: PartName[T]) -> T | None:
-        """See `Store.part`. The vault and the removal of blobs are handed on without faults; transactions, which would need faults of their own, are hidden."""
-        return self.inner.part(name) if name in (VAULT, BLOB_REMOVAL) else None
+        """See `Store.part`. Its kind, the vault and the removal of blobs are handed on without faults. Transactions, which would need their own, are hidden."""
+        return self.inner.part(name) if name in (STORE_KIND, VAULT, BLOB_REMOVAL) else None
 
     async def close(self) -> None:
         """Does nothing: other processes share `inner`."""

@@ -60,7 +60,7 @@ from perdure.stores.protocol import (
 )
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.secret_vault import VAULT
-from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.store_parts import STORE_KIND, PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS, is_instance_of
 
 T = TypeVar("T")
@@ -99,7 +99,7 @@ class PostgresStore:
         self._group: tuple[asyncio.AbstractEventLoop, GroupCommit] | None = None
         self.vault = PostgresVault(self._transaction)
         self.blob_removal = PostgresBlobRemoval(self._transaction)
-        parts = StoreParts().having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
+        parts = StoreParts().having(STORE_KIND, "postgres").having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
         self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
         self._optional.having(CHANGE_FEED, PostgresChangeFeed(self._transaction, self._snapshot)).having(MOVE_MARK, PostgresMoveMark(self._transaction))
         self._optional.having(MONTH_REMOVAL, PostgresMonthRemoval(self._connections, self._transaction))

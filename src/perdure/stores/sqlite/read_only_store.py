@@ -22,7 +22,7 @@ from perdure.stores.sqlite.record_rows import read_record, read_records
 from perdure.stores.sqlite.statements import SQL
 from perdure.stores.sqlite.steady_clock import Anchor, SteadyClock
 from perdure.stores.sqlite.store_rows import read_blob, read_heads, read_log, read_messages, read_removed_at
-from perdure.stores.store_parts import PartName
+from perdure.stores.store_parts import STORE_KIND, PartName, StoreParts
 
 T = TypeVar("T")
 IDLE_CONNECTIONS_MAX = 4
@@ -158,8 +158,8 @@ class ReadOnlySqliteStore:
         return self._read(self._time)
 
     def part(self, name: PartName[T]) -> T | None:
-        """Returns None: every part of a store can change it."""
-        return None
+        """See `Store.part`. There is its kind alone: every other part can change a store."""
+        return StoreParts().having(STORE_KIND, "sqlite").get(name)
 
     async def close(self) -> None:
         """Closes the connections."""

@@ -71,7 +71,7 @@ from perdure.stores.sqlite.transaction_watcher import TransactionWatcher
 from perdure.stores.sqlite.user_transaction_store import SqliteUserTransactionStore, is_connection_to, join_user_transaction
 from perdure.stores.sqlite.vault import SqliteVault
 from perdure.stores.sqlite.write_lock_queue import LOCK_RETRY_S
-from perdure.stores.store_parts import PartName, StoreParts
+from perdure.stores.store_parts import STORE_KIND, PartName, StoreParts
 from perdure.stores.user_transactions import USER_TRANSACTIONS
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class SqliteStore:
         self.vault = SqliteVault(self._file, self._read, self._write)
         self.blob_removal = SqliteBlobRemoval(self._read, self._write)
         parts = StoreParts().having(CHANGE_FEED, SqliteChangeFeed(self._read, self._write)).having(VAULT, self.vault).having(BLOB_REMOVAL, self.blob_removal)
-        parts.having(MOVE_MARK, SqliteMoveMark(self._read, self._write))
+        parts.having(STORE_KIND, "sqlite").having(MOVE_MARK, SqliteMoveMark(self._read, self._write))
         self._optional = parts.having(TRANSACTIONS, self).having(USER_TRANSACTIONS, self)
         self._transaction_watcher = TransactionWatcher(self._readers, lambda tables: self._written(tables, 0))
         self._parts: tuple[Forkable, ...] = (self._copies, self._checkpoints, self._writer, self._readers)
