@@ -5,7 +5,7 @@ import { RouterProvider } from "@tanstack/react-router";
 import { setNonce } from "get-nonce";
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
-import { takeToken } from "@/api/access";
+import { onNewAccess, startAccess } from "@/api/access";
 import { CSP_NONCE, ROOT_PATH } from "@/api/base";
 import { queryClient } from "@/api/client";
 import { live } from "@/api/live";
@@ -15,12 +15,16 @@ import { startSettings } from "@/shell/settings";
 import { startShortcuts } from "@/shell/shortcuts";
 
 setNonce(CSP_NONCE); // for the style that a dialog adds
-takeToken();
+startAccess();
 startSettings();
 startShortcuts();
 if (/^\/(executions\/?)?$/.test(location.pathname.slice(ROOT_PATH.length))) void import("@/executions/list-page"); // the page that most begin with
 await queryClient.prefetchQuery(sessionQuery); // it brings the CSRF token
 live.start();
+onNewAccess(() => {
+  live.restart();
+  void queryClient.invalidateQueries();
+});
 
 createRoot(document.getElementById("root")!).render(
   <StrictMode>

@@ -12,6 +12,7 @@ import { learnServerTime } from "@/words/times";
 export type Schemas = components["schemas"];
 
 const READING = new Set(["GET", "HEAD"]);
+const RETRIED = new Set([0, 429, 503]); // no answer, too many requests, not now
 
 const access: Middleware = {
   onRequest({ request }) {
@@ -33,8 +34,8 @@ const access: Middleware = {
     exact.json = async () => parseExact(text);
     return exact;
   },
-  onError({ error }) {
-    return error instanceof DOMException && error.name === "AbortError" ? (error as Error) : unreachable(error);
+  onError({ error, request }) {
+    return error instanceof DOMException && error.name === "AbortError" ? (error as Error) : unreachable(error, !READING.has(request.method));
   },
 };
 
@@ -45,14 +46,14 @@ api.use(access);
 /** Queries and mutations for React: `queries.useQuery("get", "/api/executions", { params })`. Keys are `[method, path, init]`. */
 export const queries = createQueries(api);
 
-/** What the page knows of the server. What was read is shown while it is read again; a request without an answer is sent again. */
+/** What the page knows of the server. What was read is shown while it is read again; a request without an answer, or that came at a bad time, is sent again. */
 export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 2_000,
       refetchOnWindowFocus: true,
-      retry: (count, error) => error instanceof Problem && (error.status === 0 || error.status === 503) && count < 5,
-      retryDelay: (count) => Math.min(500 * 2 ** count, 8_000),
+      retry: (count, error) => error instanceof Problem && RETRIED.has(error.status) && count < 5,
+      retryDelay: (count, error) => Math.max(Math.min(500 * 2 ** count, 8_000), error instanceof Problem ? error.retryAfterMs : 0),
     },
     mutations: { retry: false },
   },

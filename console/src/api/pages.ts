@@ -8,13 +8,21 @@ interface Page {
 interface Options<One> {
   enabled?: boolean;
   refetchInterval?: number | false;
+  refetchIntervalInBackground?: boolean;
+  refetchOnWindowFocus?: boolean;
+  staleTime?: number;
   placeholderData?: (before: InfiniteData<One> | undefined) => InfiniteData<One> | undefined;
+}
+
+/** Under which key the pages of a list are kept. */
+export function pagesKey(path: string, key: object): readonly unknown[] {
+  return ["get", path, { pages: key }];
 }
 
 /** The pages of a list that were read. `key` says which list it is; `read` reads the page behind a position, which is missing for the first. */
 export function usePages<One extends Page, Position extends string | number = string>(path: string, key: object, read: (after: Position | undefined) => Promise<{ data?: One }>, options: Options<One> = {}) {
   return useInfiniteQuery({
-    queryKey: ["get", path, { pages: key }],
+    queryKey: pagesKey(path, key),
     queryFn: async ({ pageParam }) => (await read(pageParam as Position | undefined)).data as One,
     initialPageParam: undefined as Position | undefined,
     getNextPageParam: (last) => (last.next || undefined) as Position | undefined,

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, refresh, type Schemas } from "@/api/client";
+import { randomId } from "@/api/random-id";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
@@ -38,7 +39,7 @@ const SAMPLES = 3;
 /** Shows what a command would act on, and carries it out. */
 export function BulkDialog({ action, filter, keys, onClose }: Props) {
   const [reason, setReason] = useState("");
-  const bulkId = useMemo(() => `console-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`, []);
+  const bulkId = useMemo(() => `console-${randomId()}`, []);
   const body = { action, reason: reason || undefined, bulkId, ...apiFilter(filter) };
   const preview = useQuery({
     queryKey: ["bulk preview", action, filter],

@@ -5,6 +5,7 @@ import { type FormEvent, useId, useRef, useState } from "react";
 import { queries, refresh } from "@/api/client";
 import { writeExact } from "@/api/exact-json";
 import { Problem } from "@/api/problem";
+import { randomId } from "@/api/random-id";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
 import { ErrorNotice, Notice } from "@/parts/notice";
@@ -54,7 +55,7 @@ export function CommandDialog({ command, record, steps, given = {}, onClose }: P
     event.preventDefault();
     if (refusal || isSending) return;
     const text = writeExact(body);
-    if (sent.current.text !== text) sent.current = { text, key: newKey() };
+    if (sent.current.text !== text) sent.current = { text, key: randomId() };
     setSending(true);
     setError(null);
     try {
@@ -122,9 +123,4 @@ export function CommandDialog({ command, record, steps, given = {}, onClose }: P
 function useVersions(workflow: string): number[] {
   const { data } = queries.useQuery("get", "/api/workflows", { params: { query: { text: workflow, kind: "code", limit: 100 } } }, { staleTime: 60_000 });
   return (data?.code ?? []).filter((one) => one.slug === workflow).map((one) => one.version);
-}
-
-/** A new idempotency key. Browsers have `randomUUID` over HTTPS only. */
-export function newKey(): string {
-  return crypto.randomUUID?.() ?? Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(16)).join("-");
 }

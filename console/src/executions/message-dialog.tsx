@@ -2,12 +2,12 @@
 import { type FormEvent, useId, useRef, useState } from "react";
 import { refresh } from "@/api/client";
 import { writeExact } from "@/api/exact-json";
+import { randomId } from "@/api/random-id";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
 import { ErrorNotice } from "@/parts/notice";
 import { type JsonSchema, SchemaForm } from "@/parts/schema-form";
 import { tellEveryone } from "@/shell/told";
-import { newKey } from "./command-dialog";
 import { awaitedMessages, sendMessage } from "./commands";
 import { type ExecutionRecord, nameOf } from "./execution-reads";
 import { signalSchema } from "./signal-schema";
@@ -37,7 +37,7 @@ export function MessageDialog({ record, definition, onClose }: Props) {
     if (refusal || isSending) return;
     const message = { name, ...(body === undefined ? {} : { body }), ...(messageKey ? { messageKey } : {}) };
     const text = writeExact(message);
-    if (sent.current.text !== text) sent.current = { text, key: newKey() };
+    if (sent.current.text !== text) sent.current = { text, key: randomId() };
     setSending(true);
     setError(null);
     try {

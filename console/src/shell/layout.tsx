@@ -52,7 +52,7 @@ export function Layout() {
         </div>
       </aside>
       <main id="main" tabIndex={-1} className={styles.main}>
-        <ConnectionNotice />
+        <ConnectionNotice isEnded={ended} />
         <Outlet />
       </main>
       <Told />
@@ -84,15 +84,14 @@ function ConnectionState() {
   );
 }
 
-function ConnectionNotice() {
+function ConnectionNotice({ isEnded }: { isEnded: boolean }) {
   const connection = useConnection();
-  if (connection === "lost")
-    return (
-      <p role="alert" className={styles.lost}>
-        The connection to the server is lost. What you see may have changed since; the page connects again by itself.
-      </p>
-    );
-  return null;
+  if (connection !== "lost" && !isEnded) return null;
+  return (
+    <p role="alert" className={styles.lost}>
+      {isEnded ? "You are not signed in any more. What you see may have changed since; load the page again to sign in." : "The connection to the server is lost. What you see may have changed since; the page connects again by itself."}
+    </p>
+  );
 }
 
 function Person({ onHelp }: { onHelp: () => void }) {

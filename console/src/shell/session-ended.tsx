@@ -1,7 +1,6 @@
 // Stands over the page when the server does not know the browser any more, so that nothing that was typed is lost.
-import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
-import { hasToken, readSession, signIn } from "@/api/access";
+import { goOnSignedIn, hasToken, signIn } from "@/api/access";
 import { ROOT_PATH, SERVER_URL } from "@/api/base";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
@@ -14,7 +13,6 @@ const WAYS = (document.querySelector<HTMLMetaElement>('meta[name="sign-in"]')?.c
 export function SessionEnded() {
   const [error, setError] = useState<unknown>(null);
   const [isHidden, hide] = useState(false);
-  const client = useQueryClient();
   if (isHidden) return null;
   if (hasToken() && WAYS.includes("token"))
     return (
@@ -29,7 +27,13 @@ export function SessionEnded() {
     const key = String(new FormData(event.currentTarget).get("key") ?? "");
     try {
       await signIn(key);
-      await client.invalidateQueries();
+    } catch (failed) {
+      setError(failed);
+    }
+  };
+  const goOn = async () => {
+    try {
+      if (!(await goOnSignedIn())) setError(new Error("You are not signed in yet. Sign in in the other tab first."));
     } catch (failed) {
       setError(failed);
     }
@@ -54,7 +58,7 @@ export function SessionEnded() {
             Sign in with your organization
           </a>{" "}
           in another tab, then{" "}
-          <Button look="quiet" onClick={() => void readSession().then((session) => session && client.invalidateQueries(), setError)}>
+          <Button look="quiet" onClick={() => void goOn()}>
             go on here
           </Button>
         </p>

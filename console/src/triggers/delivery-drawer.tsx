@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, queries, type Schemas } from "@/api/client";
 import { parseExact } from "@/api/exact-json";
+import { randomId } from "@/api/random-id";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
@@ -116,7 +117,7 @@ function Headers({ of }: { of: Record<string, string> }) {
 
 function ReplayDialog({ trigger, delivery, onClose }: { trigger: Trigger; delivery: Schemas["DeliveryDetails"]; onClose: () => void }) {
   const [ran, setRan] = useState<Schemas["TriggeredRun"]>();
-  const [requestId] = useState(() => crypto.randomUUID?.() ?? String(Math.random()));
+  const [requestId] = useState(randomId);
   if (ran)
     return (
       <Dialog title="Started" onClose={onClose} actions={<Button onClick={onClose}>Close</Button>}>

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { useAction } from "@/api/action";
 import { api, type Schemas } from "@/api/client";
 import { parseExact, writeExact } from "@/api/exact-json";
+import { randomId } from "@/api/random-id";
 import { ActionError } from "@/parts/action-error";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
@@ -47,7 +48,7 @@ function EventSender({ trigger, config }: { trigger: Trigger; config: EventConfi
   const operator = useRefusal("operator");
   const type = config.on.find((one) => !OF_EXECUTIONS.has(one)) ?? "";
   const [text, setText] = useState(() =>
-    writeExact({ specversion: "1.0", type, source: "/console", id: crypto.randomUUID?.() ?? String(Date.now()), data: {} }, 2),
+    writeExact({ specversion: "1.0", type, source: "/console", id: randomId(), data: {} }, 2),
   );
   const [posted, setPosted] = useState<Schemas["PostedEvent"]>();
   const post = useAction(async () => (await api.POST("/api/cloudevents", { body: parseExact(text) as never })).data as Schemas["PostedEvent"], ["/api/executions", "/api/triggers"], setPosted);
@@ -108,7 +109,7 @@ function compact(text: string): string {
 
 function withNewId(text: string): string {
   try {
-    return writeExact({ ...(parseExact(text) as object), id: crypto.randomUUID?.() ?? String(Date.now()) }, 2);
+    return writeExact({ ...(parseExact(text) as object), id: randomId() }, 2);
   } catch {
     return text;
   }

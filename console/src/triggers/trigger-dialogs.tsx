@@ -3,6 +3,7 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, refresh, type Schemas } from "@/api/client";
 import { parseExact } from "@/api/exact-json";
+import { randomId } from "@/api/random-id";
 import { useAction } from "@/api/action";
 import { ActionError } from "@/parts/action-error";
 import blocks from "@/parts/blocks.module.css";
@@ -69,7 +70,7 @@ export function RunTriggerDialog({ trigger, onClose }: Props) {
   const takesPayload = trigger.type === "webhook" || trigger.type === "event" || trigger.type === "manual";
   const [payload, setPayload] = useState("");
   const [ran, setRan] = useState<Schemas["TriggeredRun"]>();
-  const [requestId] = useState(() => crypto.randomUUID?.() ?? String(Math.random()));
+  const [requestId] = useState(randomId);
   const problem = jsonProblem(payload);
   if (ran)
     return (
