@@ -1,6 +1,8 @@
 // Approvals that wait: those of the viewer and all, those that are due first first.
 import { useNavigate } from "@tanstack/react-router";
-import { queries, type Schemas } from "@/api/client";
+import { api, type Schemas } from "@/api/client";
+import { usePages } from "@/api/pages";
+import { usePolling } from "@/api/polling";
 import { Button } from "@/parts/button";
 import { type Column, DataTable } from "@/parts/data-table";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
@@ -12,8 +14,6 @@ import { countText, serverNow } from "@/words/times";
 import styles from "./approval-list-page.module.css";
 
 type Approval = Schemas["Approval"];
-
-const POLL_MS = 5_000;
 
 const COLUMNS: Column<Approval>[] = [
   { id: "title", title: "Question", width: "3fr", cell: (row) => <bdi>{row.title}</bdi> },
@@ -32,13 +32,10 @@ export function ApprovalListPage() {
   const isProgram = /^(key:|local$)/.test(identity?.subject ?? "");
   const isMine = view.text("of") !== "all" && !(isProgram && view.text("of") !== "mine");
   const others = { overdue: view.text("overdue") === "true" || undefined, workflow: view.text("workflow") || undefined };
-  const init = { params: { query: { ...others, mine: isMine || undefined, limit: 50 } } };
-  const found = queries.useInfiniteQuery("get", "/api/approvals", init, {
-    pageParamName: "after",
-    initialPageParam: "" as string,
-    getNextPageParam: (last: Schemas["ApprovalPage"]) => last.next || undefined,
-    refetchInterval: POLL_MS,
+  const query = { ...others, mine: isMine || undefined, limit: 50 };
+  const found = usePages("/api/approvals", query, (after?: string) => api.GET("/api/approvals", { params: { query: { ...query, after } } }), {
     enabled: identity !== undefined && !(isMine && isProgram),
+    ...usePolling(),
   });
   const rows = found.data?.pages.flatMap((page) => page.items) ?? [];
   const open = (row: Approval) => void navigate({ to: "/approvals/$id", params: { id: row.id }, state: { list: rows.map(({ id }) => id) } as never });

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useLocation, useNavigate, useParams } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { api, queries, refresh, type Schemas } from "@/api/client";
+import { usePolling, usePollingIfThere } from "@/api/polling";
 import { Button } from "@/parts/button";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Facts, Page, Section } from "@/parts/page";
@@ -18,12 +19,10 @@ import styles from "./approval-page.module.css";
 
 type Approval = Schemas["Approval"];
 
-const POLL_MS = 3_000;
-
 /** The page of an approval. */
 export function ApprovalPage() {
   const { id } = useParams({ strict: false }) as { id: string };
-  const found = queries.useQuery("get", "/api/approvals/{id}", { params: { path: { id } } }, { refetchInterval: POLL_MS });
+  const found = queries.useQuery("get", "/api/approvals/{id}", { params: { path: { id } } }, usePollingIfThere(3));
   if (found.isPending) return <Loading what="the approval" />;
   if (!found.data)
     return (
@@ -93,7 +92,7 @@ function useOutcome(approval: Approval) {
   const { data } = useQuery({
     queryKey: ["approval outcome", approval.id, approval.votes.length],
     queryFn: async () => (await api.GET("/api/executions/{workflow}/{id}", { params: { path } })).data,
-    refetchInterval: POLL_MS,
+    ...usePolling(3),
   });
   const isOpen = !isEnded(data?.status ?? "");
   const last = approval.votes.at(-1);

@@ -2,6 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { queries, type Schemas } from "@/api/client";
+import { usePolling } from "@/api/polling";
 import { BulkDialog, type BulkAction } from "@/executions/bulk-dialog";
 import { type ExecutionFilter, parseFilter } from "@/executions/execution-filter";
 import { Button } from "@/parts/button";
@@ -27,7 +28,7 @@ export function DeadLetterPage() {
   const which = { workflow: view.text("workflow") || undefined, failedSince: view.text("failedSince") || undefined, fingerprint: view.text("fingerprint") || undefined };
   const [bulk, setBulk] = useState<{ action: BulkAction; filter: ExecutionFilter } | null>(null);
   const refusal = useRefusal("operator");
-  const found = queries.useQuery("get", "/api/dead-letter-counts", { params: { query: which } }, { refetchInterval: 10_000 });
+  const found = queries.useQuery("get", "/api/dead-letter-counts", { params: { query: which } }, usePolling(10));
   const groups = found.data?.items ?? [];
   const filter: ExecutionFilter = { ...parseFilter(""), workflow: which.workflow ?? "", failedSince: which.failedSince ?? "", fingerprint: which.fingerprint ?? "" };
   const isNarrow = Object.values(which).some(Boolean);
@@ -156,7 +157,7 @@ function GroupView({ group, isPartial, isOpen, onBulk }: { group: Group; isParti
 function Letters({ group, onRequeue }: { group: Group; onRequeue: (letter: Letter) => void }) {
   const refusal = useRefusal("operator");
   const query = { workflow: group.workflow, fingerprint: group.fingerprint, status: ["failed", "needs_attention"], limit: SHOWN };
-  const found = queries.useQuery("get", "/api/executions", { params: { query } }, { refetchInterval: 10_000 });
+  const found = queries.useQuery("get", "/api/executions", { params: { query } }, usePolling(10));
   if (found.error) return <ErrorNotice error={found.error} onRetry={() => void found.refetch()} />;
   if (!found.data) return <Loading what="the executions" />;
   return (

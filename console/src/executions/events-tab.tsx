@@ -1,5 +1,5 @@
 // The events of a log, read page by page, live at their end: filtered by type, with their payloads on demand, and the execution as of each.
-import { useCallback, useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { Button } from "@/parts/button";
 import { DataTable } from "@/parts/data-table";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
@@ -38,10 +38,8 @@ export function EventsTab({ of, at, last, changed, onChoose }: Props) {
   useShortcut("f", "follow the newest events", follow, at === null);
   useEffect(() => {
     if (follows && log.added > 0) log.readAdded();
-  }, [follows, log.added, log.isReading]);
-  const readMore = useCallback(() => {
-    if (log.hasMore) log.readMore();
-  }, [log.hasMore, log.items.length]);
+    // Not when reading ends: after a failure, it is the next event that has it read again.
+  }, [follows, log.added, log.items.length]);
   if (last === 0) return <Empty title="There are no events yet" />;
   if (log.error && log.items.length === 0) return <ErrorNotice error={log.error} onRetry={log.retry} />;
   if (log.isReading && log.items.length === 0) return <Loading what="the events" />;
@@ -85,7 +83,7 @@ export function EventsTab({ of, at, last, changed, onChoose }: Props) {
           nameOf={(one) => `event ${one.number}: ${one.text || one.type}${one.path ? ` at ${one.path}` : ""}`}
           marked={at === null ? undefined : String(at)}
           onOpen={(one) => view.change({ at: String(one.number) })}
-          onEnd={readMore}
+          onEnd={() => log.hasMore && log.readMore()}
           columns={[
             { id: "number", title: "Event", width: "4rem", align: "end", cell: (one) => countText(one.number) },
             { id: "text", title: "What happened", width: "3fr", cell: (one) => <What event={one} of={of} /> },
@@ -96,7 +94,7 @@ export function EventsTab({ of, at, last, changed, onChoose }: Props) {
         />
       )}
       {log.error ? (
-        <ErrorNotice error={log.error} onRetry={log.readMore} />
+        <ErrorNotice error={log.error} onRetry={follows && log.added > 0 ? log.readAdded : log.readMore} />
       ) : (
         log.hasMore && (
           <Button busy={log.isReading} onClick={log.readMore}>

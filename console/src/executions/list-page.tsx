@@ -2,8 +2,9 @@
 import { type InfiniteData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { queries, type Schemas } from "@/api/client";
+import { api, queries, type Schemas } from "@/api/client";
 import type { Change } from "@/api/live";
+import { pagesKey, usePages } from "@/api/pages";
 import { useChanges } from "@/api/use-live";
 import { Button } from "@/parts/button";
 import { type Column, DataTable } from "@/parts/data-table";
@@ -21,6 +22,7 @@ import { ColumnDialog } from "./column-dialog";
 import { apiFilter, type ExecutionFilter, filterOf, searchOf } from "./execution-filter";
 import { FilterBar } from "./filter-bar";
 import { type ColumnName, columnsOf, DEFAULT_COLUMNS } from "./list-columns";
+import { rememberList } from "./neighbours";
 import { NumberStrip } from "./number-strip";
 import { SavedViews } from "./saved-view-menu";
 import { StartDialog } from "./start-dialog";
@@ -91,10 +93,13 @@ export function ExecutionListPage() {
         <DataTable
           label="Executions"
           rows={rows}
-          columns={columns.map((name) => columnOf(name, filter, change))}
+          columns={columns.map((name) => columnOf(name, filter, change, () => rememberList(rows)))}
           keyOf={keyOf}
           nameOf={(row) => `${row.workflow}/${row.id}: ${stateWord(row.status).word}`}
-          onOpen={(row) => void navigate({ to: "/executions/$workflow/$id", params: { workflow: row.workflow, id: row.id }, state: { list: rows.map(({ workflow, id }) => ({ workflow, id })) } as never })}
+          onOpen={(row) => {
+            rememberList(rows);
+            void navigate({ to: "/executions/$workflow/$id", params: { workflow: row.workflow, id: row.id } });
+          }}
           chosen={chosen}
           onChoose={setChosen}
           onEnd={readOn}
@@ -134,7 +139,7 @@ function keyOf(row: { workflow: string; id: string }): string {
   return `${encodeURIComponent(row.workflow)}/${encodeURIComponent(row.id)}`;
 }
 
-function columnOf(name: ColumnName, filter: ExecutionFilter, change: (filter: ExecutionFilter) => void): Column<Row> {
+function columnOf(name: ColumnName, filter: ExecutionFilter, change: (filter: ExecutionFilter) => void, onOpen: () => void): Column<Row> {
   switch (name) {
     case "status":
       return { id: name, title: "Status", width: "9.5rem", cell: (row) => <StateMark state={row.status} /> };
@@ -144,7 +149,7 @@ function columnOf(name: ColumnName, filter: ExecutionFilter, change: (filter: Ex
         title: "Execution",
         width: "3fr",
         cell: (row) => (
-          <Link to="/executions/$workflow/$id" params={{ workflow: row.workflow, id: row.id }} title={`${row.workflow}/${row.id}`}>
+          <Link to="/executions/$workflow/$id" params={{ workflow: row.workflow, id: row.id }} title={`${row.workflow}/${row.id}`} onClick={onOpen}>
             <bdi>{row.workflow}</bdi>/<bdi>{row.id}</bdi>
           </Link>
         ),
@@ -191,19 +196,13 @@ function attributeText(value: unknown): string {
 function useRows(filter: ExecutionFilter) {
   const client = useQueryClient();
   const [added, setAdded] = useState<ReadonlySet<string>>(new Set());
-  const init = { params: { query: { ...apiFilter(filter), text: filter.text || undefined, limit: PAGE_ROWS } } };
-  const found = queries.useInfiniteQuery("get", "/api/executions", init, {
-    pageParamName: "after",
-    initialPageParam: "" as string,
-    getNextPageParam: (last: Schemas["ExecutionPage"]) => last.next || undefined,
-    staleTime: 5_000,
-    refetchOnWindowFocus: false,
-  });
-  const key = JSON.stringify(init);
+  const query = { ...apiFilter(filter), text: filter.text || undefined, limit: PAGE_ROWS };
+  const found = usePages("/api/executions", query, (after?: string) => api.GET("/api/executions", { params: { query: { ...query, after } } }), { staleTime: 5_000, refetchOnWindowFocus: false });
+  const key = JSON.stringify(query);
   useEffect(() => setAdded(new Set()), [key]);
   const hear = useCallback(
     (change: Change) => {
-      const queryKey = ["get", "/api/executions", JSON.parse(key) as unknown];
+      const queryKey = pagesKey("/api/executions", JSON.parse(key) as object);
       if (change.type === "reset") void client.invalidateQueries({ queryKey });
       const row = change.execution;
       if (!row) return;

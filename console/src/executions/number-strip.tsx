@@ -1,12 +1,13 @@
 // The numbers above the list: each is a link to the executions that it counts.
 import { Link } from "@tanstack/react-router";
 import { queries, type Schemas } from "@/api/client";
+import { usePolling } from "@/api/polling";
 import { countText } from "@/words/times";
 import styles from "./number-strip.module.css";
 
 /** How many executions run, wait for people, have failed in a day, and are dead letters. */
 export function NumberStrip() {
-  const { data } = queries.useQuery("get", "/api/execution-counts", {}, { refetchInterval: 10_000 });
+  const { data } = queries.useQuery("get", "/api/execution-counts", {}, usePolling(10));
   const shown = (count: Schemas["BoundedCount"] | undefined) => (count ? `${countText(count.count)}${count.isMore ? "+" : ""}` : "–");
   return (
     <nav aria-label="Numbers" className={styles.strip}>

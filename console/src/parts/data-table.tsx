@@ -27,7 +27,7 @@ interface Props<Row> {
   /** The keys of the chosen rows, and what changes them; without it, nothing can be chosen. */
   chosen?: ReadonlySet<string>;
   onChoose?: (chosen: Set<string>) => void;
-  /** Called when the last row comes into view. */
+  /** Called once when the last rows come into view. */
   onEnd?: () => void;
   /** Which row is marked, such as the one that is shown beside the table. */
   marked?: string;
@@ -44,9 +44,12 @@ export function DataTable<Row>({ label, rows, columns, keyOf, nameOf, onOpen, ch
   const view = useWindowVirtualizer({ count: rows.length, estimateSize: () => ROW_PX, overscan: 12, scrollMargin: top, getItemKey: (index) => keyOf(rows[index] as Row) });
   const items = view.getVirtualItems();
   const lastIndex = items.at(-1)?.index ?? -1;
+  const atEnd = useRef(onEnd);
+  atEnd.current = onEnd;
   useEffect(() => {
-    if (lastIndex >= 0 && lastIndex >= rows.length - 5) onEnd?.();
-  }, [lastIndex, rows.length, onEnd]);
+    if (lastIndex >= 0 && lastIndex >= rows.length - 5) atEnd.current?.();
+    // Once for each row that comes into view: reading that fails is not begun anew by the drawing of its failure.
+  }, [lastIndex, rows.length]);
   const walk = (step: number) => {
     const next = Math.max(0, Math.min(rows.length - 1, present + step));
     setPresent(next);
@@ -98,7 +101,11 @@ export function DataTable<Row>({ label, rows, columns, keyOf, nameOf, onOpen, ch
               tabIndex={item.index === Math.max(present, 0) ? 0 : -1}
               className={`${styles.row} ${onOpen ? styles.opens : ""} ${marked === key ? styles.marked : ""}`}
               onFocus={() => setPresent(item.index)}
-              onKeyDown={(event) => event.key === "Enter" && event.target === event.currentTarget && onOpen?.(row)}
+              onKeyDown={(event) => {
+                if (event.key !== "Enter" || event.target !== event.currentTarget) return;
+                event.preventDefault(); // the key is not for the page then
+                onOpen?.(row);
+              }}
               onClick={(event) => !isControl(event.target) && !getSelection()?.toString() && onOpen?.(row)}
             >
               {onChoose && (

@@ -1,6 +1,8 @@
 // Proposals: changes of definitions that wait for a review, and those that are done.
 import { useNavigate } from "@tanstack/react-router";
-import { queries, type Schemas } from "@/api/client";
+import { api, type Schemas } from "@/api/client";
+import { usePages } from "@/api/pages";
+import { usePolling } from "@/api/polling";
 import { Button } from "@/parts/button";
 import { type Column, DataTable } from "@/parts/data-table";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
@@ -29,13 +31,8 @@ export function ProposalListPage() {
   const navigate = useNavigate();
   const isOpen = view.text("of") !== "all";
   const definition = view.text("definition");
-  const init = { params: { query: { open: isOpen || undefined, definition: definition || undefined, limit: 50 } } };
-  const found = queries.useInfiniteQuery("get", "/api/proposals", init, {
-    pageParamName: "after",
-    initialPageParam: "" as string,
-    getNextPageParam: (last: Schemas["ProposalPage"]) => last.next || undefined,
-    refetchInterval: 10_000,
-  });
+  const query = { open: isOpen || undefined, definition: definition || undefined, limit: 50 };
+  const found = usePages("/api/proposals", query, (after?: string) => api.GET("/api/proposals", { params: { query: { ...query, after } } }), usePolling(10));
   const rows = found.data?.pages.flatMap((page) => page.items) ?? [];
   return (
     <Page

@@ -3,6 +3,7 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { api, queries, refresh, type Schemas } from "@/api/client";
+import { usePollingIfThere } from "@/api/polling";
 import { Problem } from "@/api/problem";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
@@ -24,7 +25,7 @@ const TextDiff = lazy(async () => ({ default: (await import("@/parts/text-diff")
 /** The page of a proposal. */
 export function ProposalPage() {
   const { id } = useParams({ strict: false }) as { id: string };
-  const found = queries.useQuery("get", "/api/proposals/{proposal}", { params: { path: { proposal: id } } }, { refetchInterval: 10_000 });
+  const found = queries.useQuery("get", "/api/proposals/{proposal}", { params: { path: { proposal: id } } }, usePollingIfThere(10));
   if (found.isPending) return <Loading what="the proposal" />;
   if (!found.data)
     return (

@@ -134,7 +134,7 @@ function DefinitionPage({ definition }: { definition: Definition }) {
               { title: "Change details…", refusal: author, onChoose: () => show("details") },
               { title: "Duplicate…", refusal: author || noVersion, onChoose: () => void withText((text) => (setCopy(text), show("duplicate"))) },
               { title: "Export the text", refusal: noVersion, onChoose: () => void withText((text) => download(`${definition.slug}-${definition.version}.${/^\s*[{[]/.test(text) ? "json" : "yaml"}`, text)) },
-              { title: "Proposals", onChoose: () => void navigate({ to: "/proposals", search: { workflow: definition.slug } }) },
+              { title: "Proposals", onChoose: () => void navigate({ to: "/proposals", search: { definition: definition.slug } }) },
               { title: "Delete…", danger: true, refusal: author || owned, onChoose: () => show("delete") },
             ]}
           />
