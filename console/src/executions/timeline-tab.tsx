@@ -6,6 +6,7 @@ import { Empty } from "@/parts/notice";
 import { StateMark } from "@/parts/state-mark";
 import { useNow } from "@/parts/time-text";
 import { useView } from "@/shell/search";
+import { useShortcut } from "@/shell/shortcuts";
 import { stateWord } from "@/words/states";
 import { durationText } from "@/words/times";
 import type { ExecutionRecord, StepTrace } from "./execution-reads";
@@ -41,6 +42,7 @@ export function TimelineTab({ record, steps, shownMs, changed, chosen, onChoose 
   const folds = view.text("idle") !== "shown";
   const axis = useMemo(() => timeAxis(busy, shown, folds), [busy, shown.fromMs, shown.toMs, folds]);
   const zoom = (span: Span | null) => view.change({ zoom: span && span.toMs - span.fromMs < whole.toMs - whole.fromMs ? writeZoom(span, startedMs) : "" }, true);
+  useShortcut("Escape", "show all of the timeline", () => zoom(null), view.text("zoom") !== "");
   if (steps.length === 0) return <Empty title="No step has begun" />;
   const hasFolded = axis.pieces.some((one) => one.isFolded);
   return (
@@ -90,7 +92,7 @@ export function TimelineTab({ record, steps, shownMs, changed, chosen, onChoose 
               </span>
             ),
           },
-          { id: "time", title: <Ticks axis={axis} originMs={startedMs} onBrush={zoom} />, cell: (row) => <Track axis={axis} row={row} /> },
+          { id: "time", title: <Ticks axis={axis} originMs={startedMs} onBrush={zoom} onWhole={() => zoom(null)} />, cell: (row) => <Track axis={axis} row={row} /> },
         ]}
       />
     </div>
@@ -142,10 +144,11 @@ function placed(from: number, to: number) {
   return { insetInlineStart: `${from * 100}%`, width: `${Math.max(to - from, 0) * 100}%` };
 }
 
-/** The ticks of the axis. A span of it that is drawn over with the pointer is zoomed to. */
-function Ticks({ axis, originMs, onBrush }: { axis: Axis; originMs: number; onBrush: (span: Span) => void }) {
+/** The ticks of the axis. A span of it that is drawn over with the pointer is zoomed to; a double click shows all again, and Esc ends the drawing. */
+function Ticks({ axis, originMs, onBrush, onWhole }: { axis: Axis; originMs: number; onBrush: (span: Span) => void; onWhole: () => void }) {
   const [brush, setBrush] = useState<[number, number] | null>(null);
   const frame = useRef<HTMLSpanElement>(null);
+  useShortcut("Escape", "draw over no part of the timeline", () => setBrush(null), brush !== null);
   const placeAt = useCallback((clientX: number) => {
     const box = frame.current?.getBoundingClientRect();
     return box ? Math.min(Math.max((clientX - box.left) / box.width, 0), 1) : 0;
@@ -159,7 +162,7 @@ function Ticks({ axis, originMs, onBrush }: { axis: Axis; originMs: number; onBr
     <span
       ref={frame}
       className={styles.axis}
-      title="Draw over a part to zoom to it"
+      title="Draw over a part to zoom to it; a double click shows all again"
       onPointerDown={(event) => {
         event.currentTarget.setPointerCapture(event.pointerId);
         setBrush([placeAt(event.clientX), placeAt(event.clientX)]);
@@ -167,6 +170,7 @@ function Ticks({ axis, originMs, onBrush }: { axis: Axis; originMs: number; onBr
       onPointerMove={(event) => brush && setBrush([brush[0], placeAt(event.clientX)])}
       onPointerUp={end}
       onPointerCancel={() => setBrush(null)}
+      onDoubleClick={onWhole}
     >
       <span className="visually-hidden">Time since the begin</span>
       {ticksOf(axis, originMs, TICKS_WANTED).map((one) => (

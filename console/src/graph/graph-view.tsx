@@ -5,6 +5,7 @@ import { useCallback, useEffect, useMemo, useRef, useState, type KeyboardEvent, 
 import { stateWord } from "@/words/states";
 import { EdgeLayer, FAR_EDGES_MAX } from "./graph-edges";
 import { isFoldable, seenBox, visibleGraph } from "./graph-folding";
+import { followedViewport, placeAround } from "./graph-following";
 import type { Place } from "./graph-layout";
 import { GraphMinimap } from "./graph-minimap";
 import { graphModel, sameStructure, type GraphModel, type ShownGraph, type ShownNode } from "./graph-model";
@@ -22,6 +23,7 @@ const MIN_ZOOM = 0.05;
 const MAX_ZOOM = 1.6;
 const READABLE_ZOOM = 0.55;
 const MOVE_MS = 250;
+const FOLLOW_MS = 1_000;
 /** With more boxes or edges than this, only those in the window are drawn. */
 const ALL_DRAWN_MAX = 600;
 const NO_NODES: never[] = [];
@@ -335,29 +337,43 @@ function firstPlace(laid: LaidOutGraph, nodes: readonly ShownNode[], isWanted: (
   return null;
 }
 
-/** In follow mode, moves the view to what goes on whenever that changes. */
+/** In follow mode, moves the view to what goes on when that is not in it any more; at most once in `FOLLOW_MS`, so that it can be looked at. */
 function useFollowing(laid: LaidOutGraph | null, model: GraphModel, nodes: readonly ShownNode[], isFollowing: boolean): void {
   const flow = useReactFlow();
   const store = useStoreApi();
-  const active = useMemo(() => {
-    if (!laid || !isFollowing) return "";
-    const found = new Set<string>();
-    nodes.forEach((node, number) => {
-      if (!isActive(node.state)) return;
-      const id = seenBox(model, laid.visible.boxes, model.byNode[number] ?? "");
-      if (id !== "" && !laid.visible.boxes.get(id)!.isOpen) found.add(id);
-    });
-    return [...found].join("\n");
-  }, [laid, model, nodes, isFollowing]);
+  const movedAt = useRef(Number.NEGATIVE_INFINITY);
+  const waiting = useRef<ReturnType<typeof setTimeout> | null>(null);
+  const move = useRef(() => undefined as void);
+  move.current = () => {
+    waiting.current = null;
+    const places = laid && isFollowing ? activePlaces(laid, model, nodes) : [];
+    const { width, height, transform } = store.getState();
+    if (places.length === 0 || width === 0) return;
+    const next = followedViewport(placeAround(places), { x: transform[0], y: transform[1], zoom: transform[2] }, { width, height });
+    if (next === null) return;
+    movedAt.current = performance.now();
+    void flow.setViewport(next, { duration: moveMs() });
+  };
   useEffect(() => {
-    if (!laid || active === "") return;
-    const places = active.split("\n").map((id) => laid.places.get(id)!);
-    const [x, y] = [Math.min(...places.map((one) => one.x)), Math.min(...places.map((one) => one.y))];
-    const bounds = { x, y, width: Math.max(...places.map((one) => one.x + one.width)) - x, height: Math.max(...places.map((one) => one.y + one.height)) - y };
-    const { width, height } = store.getState();
-    if (width === 0) return;
-    void flow.setViewport(getViewportForBounds(bounds, width, height, 0.25, 1, 0.15), { duration: moveMs() });
-  }, [laid, active, flow, store]);
+    if (laid && isFollowing) waiting.current ??= setTimeout(() => move.current(), Math.max(movedAt.current + FOLLOW_MS - performance.now(), 0));
+  }, [laid, nodes, isFollowing]);
+  useEffect(
+    () => () => {
+      if (waiting.current !== null) clearTimeout(waiting.current);
+    },
+    [],
+  );
+}
+
+/** The places of boxes in which something goes on. */
+function activePlaces(laid: LaidOutGraph, model: GraphModel, nodes: readonly ShownNode[]): Place[] {
+  const found = new Set<string>();
+  nodes.forEach((node, number) => {
+    if (!isActive(node.state)) return;
+    const id = seenBox(model, laid.visible.boxes, model.byNode[number] ?? "");
+    if (id !== "" && !laid.visible.boxes.get(id)!.isOpen) found.add(id);
+  });
+  return [...found].map((id) => laid.places.get(id)!);
 }
 
 /** When the filter changes and nothing that it shows is in the window, moves the view to the first that it shows. */
