@@ -26,6 +26,7 @@ from perdure.service.change_plans import ChangePlan, PlannedVerb
 from perdure.service.definition_views import CurrentDefinition
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
+from perdure.service.judged_conditions import ConditionList
 from perdure.service.log_pages import LogPage
 from perdure.service.node_passages import PassagePage
 from perdure.service.page_cursors import PAGE_MAX
@@ -160,6 +161,10 @@ class AsyncHandle(Generic[R_co]):
     async def passages(self, node: str, at: int | None = None, after: int = 0, limit: int = 100) -> PassagePage:
         """The passages of a node of the graph, by its id, in the order in which they began: up to `limit` behind number `after`; as of event `at`."""
         return await self._access.call(on_executions.passages, self.key, node, at, after, limit)
+
+    async def conditions(self, path: str, at: int | None = None) -> ConditionList:
+        """The conditions that a step of a definition has judged, by its path: row by row, with the values that were compared; as of event `at`."""
+        return await self._access.call(on_executions.conditions, self.key, path, at)
 
     async def definition(self, at: int | None = None) -> CurrentDefinition:
         """The definition that it runs by, with its hash: the present one, or that of after the event of number `at`.

@@ -233,6 +233,20 @@ async def test_who_may_only_look_is_told_why_nothing_can_be_done(shop: Shop, pag
     await expect(page.get_by_role("dialog")).to_be_hidden()
 
 
+async def test_the_conditions_of_a_step_have_the_values_that_were_compared(shop: Shop, page: Page) -> None:
+    await opened(page, shop, address("payment", "p-large", "?step=charge"))
+    conditions = page.get_by_role("region", name="Conditions")
+    await expect(conditions.get_by_role("listitem")).to_have_count(3)
+    await expect(conditions.get_by_role("listitem").filter(has_text="Rule 1")).to_contain_text("taken")
+    large = conditions.get_by_role("row", name=re.compile("@self.cents"))
+    await expect(large).to_contain_text("142800 ≥ 100000")
+    await expect(large.get_by_role("img", name="holds", exact=True)).to_be_visible()
+    await page.goto(f"{shop.url}{address('payment', 'p-1001', '?step=charge')}")
+    await expect(large).to_contain_text("4998 ≥ 100000")
+    await page.screenshot(path="/tmp/cond.png", full_page=True)
+    await expect(large.get_by_role("img", name="does not hold")).to_be_visible()
+
+
 async def test_a_past_state_moves_every_view_marks_what_changed_and_leads_back_to_now(shop: Shop, page: Page) -> None:
     await opened(page, shop, address("order", "o-20", "?tab=timeline"))
     slider = page.get_by_role("slider", name="Event of the log")

@@ -132,7 +132,7 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
         <div className={chosen ? styles.withDrawer : styles.alone}>
           <Tabs label="Views of the execution" tabs={tabs} chosen={view.text("tab")} onChoose={(tab) => view.change({ tab })} />
           {chosen && (
-            <StepDrawer record={record} steps={list} path={chosen} changed={changed} takesFocus={takesFocus} refusal={pastRefusal || refusal} onAction={openAction} onChoose={choose} onClose={close} />
+            <StepDrawer record={record} steps={list} path={chosen} at={at} changed={changed} takesFocus={takesFocus} refusal={pastRefusal || refusal} onAction={openAction} onChoose={choose} onClose={close} />
           )}
         </div>
       )}

@@ -20,6 +20,7 @@ import { shellWord } from "./shell-word";
 import { ChangedMark } from "./timeline-tab";
 import { modelUsage, usageText } from "./model-usage";
 import { PassageChoice } from "./passage-choice";
+import { StepConditions } from "./step-conditions";
 import { passagesOf } from "./step-passages";
 import styles from "./step-drawer.module.css";
 
@@ -27,6 +28,8 @@ interface Props {
   record: ExecutionRecord;
   steps: StepTrace[];
   path: string;
+  /** The event as of which the execution is shown; null: now. */
+  at: number | null;
   changed: ReadonlySet<string>;
   /** Whether the focus goes into the drawer; not if the page was opened with it. */
   takesFocus: boolean;
@@ -38,7 +41,7 @@ interface Props {
 }
 
 /** Everything about one step. */
-export function StepDrawer({ record, steps, path, changed, takesFocus, refusal, onAction, onChoose, onClose }: Props) {
+export function StepDrawer({ record, steps, path, at, changed, takesFocus, refusal, onAction, onChoose, onClose }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     if (takesFocus) heading.current?.focus();
@@ -69,7 +72,7 @@ export function StepDrawer({ record, steps, path, changed, takesFocus, refusal, 
           <>
             {changed.has(step.path) && <ChangedMark />}
             <PassageChoice passages={passages} chosen={step.path} onChoose={onChoose} />
-            <StepBody key={step.path} record={record} step={step} refusal={refusal} onAction={onAction} />
+            <StepBody key={step.path} record={record} step={step} at={at} refusal={refusal} onAction={onAction} />
           </>
         ) : (
           <NotReached record={record} path={path} refusal={refusal} onAction={onAction} />
@@ -92,7 +95,7 @@ function NotReached({ record, path, refusal, onAction }: { record: ExecutionReco
   );
 }
 
-function StepBody({ record, step, refusal, onAction }: { record: ExecutionRecord; step: StepTrace; refusal: string; onAction: (action: OpenedAction) => void }) {
+function StepBody({ record, step, at, refusal, onAction }: { record: ExecutionRecord; step: StepTrace; at: number | null; refusal: string; onAction: (action: OpenedAction) => void }) {
   const usage = modelUsage(step.output);
   const isDone = step.completedAt !== null;
   const name = nameOf(record);
@@ -148,6 +151,7 @@ function StepBody({ record, step, refusal, onAction }: { record: ExecutionRecord
           <AttemptList attempts={step.attempts} />
         </Part>
       )}
+      <StepConditions record={record} path={step.path} at={at} title={(shown) => <Part title="Conditions">{shown}</Part>} />
       {step.input !== null && (
         <Part title="Input">
           <ValueView value={step.input} name="the input" />

@@ -21,6 +21,7 @@ from perdure.service.execution_graphs import read_graph
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.execution_searches import ExecutionSearch, narrowed_filter, search_executions
 from perdure.service.history import EmittedValue
+from perdure.service.judged_conditions import ConditionList, read_conditions
 from perdure.service.log_pages import LogPage, read_log
 from perdure.service.missing_parts import MissingParts
 from perdure.service.node_passages import PassagePage, read_passages
@@ -109,6 +110,19 @@ async def passages(access: StoreAccess, key: Key, node: str, at: int | None = No
         NotReplayable: it runs a definition, and its log does not replay over that.
     """
     return await read_passages(access, key, node, at, whole_number(after, "after", 0), page_limit(limit))
+
+
+async def conditions(access: StoreAccess, key: Key, path: str, at: int | None = None) -> ConditionList:
+    """The conditions that one passage of a step of a definition has judged, row by row with the values of then; `path` is that of the step.
+
+    They are evaluated again over the log. With `at`, those that were judged by that event of it.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: it runs code, no step has begun at the path, or its log has no such event.
+        NotReplayable: its log does not replay over the definition.
+    """
+    return await read_conditions(access, key, path, at)
 
 
 async def definition(access: StoreAccess, key: Key, at: int | None = None) -> CurrentDefinition:

@@ -262,6 +262,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.steps, "GET", f"{_ONE}/operations", "viewer"),
     Operation(on_executions.graph, "GET", f"{_ONE}/graph", "viewer"),
     Operation(on_executions.passages, "GET", f"{_ONE}/graph/passages", "viewer"),
+    Operation(on_executions.conditions, "GET", f"{_ONE}/graph/conditions", "viewer"),
     Operation(on_executions.definition, "GET", f"{_ONE}/definition", "viewer"),
     Operation(on_executions.tokens, "GET", f"{_ONE}/tokens", "viewer"),
     Operation(on_executions.details, "GET", f"{_ONE}/details", "viewer"),

@@ -219,12 +219,14 @@ ConditionTest = Callable[[_ConditionEvaluation], bool]
 
 
 class CompiledCondition:
-    """A compiled condition: what it `reads`, the sources of its `python` parts, in order, and its evaluation in a scope."""
+    """A compiled condition: its `source` and the rules by which it was compiled, what it `reads`, the sources of its `python` parts, and its evaluation."""
 
-    __slots__ = ("_judge", "python", "reads")
+    __slots__ = ("_judge", "dollar", "expressions", "missing", "python", "reads", "source")
 
-    def __init__(self, judge: ConditionTest, reads: frozenset[ExpressionRead], python: tuple[str, ...]) -> None:
-        self._judge, self.reads, self.python = judge, reads, python
+    def __init__(self, source: Any, compiler: "ConditionCompiler") -> None:
+        self.source, self.missing, self.dollar, self.expressions = source, compiler.missing, compiler.dollar, compiler.expressions
+        self._judge = compiler.judge(source, "")
+        self.reads, self.python = frozenset(compiler.reads), tuple(compiler.python)
 
     def evaluate(self, scope: ExpressionScope, python: Sequence[bool] = (), missed: Missed | None = None) -> bool:
         """Evaluates the condition. `python` has a result for each source in `self.python`; `missed` is called for each row that is false because
@@ -259,12 +261,10 @@ def _cached(key: bytes, missing: MissingPolicy, dollar: Dollar, expressions: Exp
 
 
 def _compile(condition: Any, missing: MissingPolicy, dollar: Dollar, expressions: Expressions) -> CompiledCondition:
-    compiler = _ConditionCompiler(missing, dollar, expressions)
-    judge = compiler.judge(condition, "")
-    return CompiledCondition(judge, frozenset(compiler.reads), tuple(compiler.python))
+    return CompiledCondition(condition, ConditionCompiler(missing, dollar, expressions))
 
 
-class _ConditionCompiler:
+class ConditionCompiler:
     """Compiles the parts of one condition, and collects what they read."""
 
     def __init__(self, missing: MissingPolicy, dollar: Dollar, expressions: Expressions) -> None:
@@ -343,7 +343,7 @@ class _ConditionCompiler:
             found = " and ".join(f"'{key}'" for key in asked_for[:3])
             raise BadExpression(where, f"a row has one operator, found {found}", "write a row for each, under all: […]")
         name = asked_for[0] if asked_for else ""
-        find, many, measure = self._left(row["ref"], at_ref)
+        find, many, measure = self.left(row["ref"], at_ref)
         if name in AGGREGATES or name in QUANTIFIERS:
             judge = self._of_many(name, row[name], where)
             return self._guarded(lambda asked: judge(asked, find(asked.scope)), where, lambda asked: judge(asked, ()))
@@ -352,7 +352,7 @@ class _ConditionCompiler:
         compare = self._comparison(name, row[name], where)
         return self._guarded(lambda asked: compare(asked, measure(find(asked.scope))), where, lambda asked: compare(asked, None), name in OF_NOTHING)
 
-    def _left(self, ref: Any, where: str) -> tuple[Callable[[ExpressionScope], Any], bool, Callable[[Any], Any]]:
+    def left(self, ref: Any, where: str) -> tuple[Callable[[ExpressionScope], Any], bool, Callable[[Any], Any]]:
         """Returns how to read the left side, whether it has many values, and what to compare of each."""
         if type(ref) is not str or ref[:1] not in ("@", "$"):
             raise BadExpression(

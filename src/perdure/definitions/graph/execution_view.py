@@ -6,7 +6,7 @@ evaluated, and only the log is needed, so a view does not depend on the tools, k
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,7 @@ from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.replay import LoadBlob, continue_replay, replay_program
 from perdure.core.views import StepState, StepView
 from perdure.definitions.graph.graph_program import GraphProgram
-from perdure.definitions.graph.graph_run import Passage, PassageRecord
+from perdure.definitions.graph.graph_run import JudgedCondition, Passage, PassageRecord
 from perdure.definitions.graph.graph_verbs import new_graph_program
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.ir import IR, GraphNode
@@ -64,6 +64,13 @@ class ExecutionView(msgspec.Struct, frozen=True):
     tokens: TokenCounts
 
 
+def end_of_commands(events: Sequence[e.Event], number: int) -> int:
+    """The number of the last command that event `number` caused; itself if it caused none."""
+    while number < len(events) and type(events[number]) in e.COMMAND_EVENTS:
+        number += 1
+    return number
+
+
 def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator[LoadBlob, bytes, ExecutionView | None]:
     """Returns the view after event `number` of a log, counted from 1; None if the execution has not begun by then.
 
@@ -72,9 +79,7 @@ def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator
     Raises:
         NotReplayable: the log does not replay.
     """
-    end = number
-    while end < len(events) and type(events[end]) in e.COMMAND_EVENTS:
-        end += 1
+    end = end_of_commands(events, number)
     following = ViewReplay(key)
     try:
         yield from following.begin(events, number, until=end)
@@ -83,13 +88,39 @@ def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator
         following.close()
 
 
-class ViewReplay:
-    """Follows an execution of a definition: it replays the log, then what is added to it, and makes the view of the present state."""
+def conditions_at_event(key: Key, events: Sequence[e.Event], number: int, path: Path) -> Generator[LoadBlob, bytes, "NodeConditions"]:
+    """Returns the conditions that the node whose passage is at `path` has judged by event `number` of a log. They are evaluated again on the values of then.
 
-    def __init__(self, key: Key) -> None:
+    Raises:
+        NotReplayable: the log does not replay.
+    """
+    end = end_of_commands(events, number)
+    following = ViewReplay(key, path)
+    try:
+        yield from following.begin(events, number, until=end)
+        return following.conditions(path)
+    finally:
+        following.close()
+
+
+class NodeConditions(NamedTuple):
+    """The node of a passage (None: there is no such passage), the conditions that it has judged, in order, and the rule that it took: as recorded, or empty."""
+
+    node: GraphNode | None
+    judged: list[JudgedCondition]
+    taken: str
+
+
+class ViewReplay:
+    """Follows an execution of a definition: it replays the log, then what is added to it, and makes the view of the present state.
+
+    With `explained`, it also evaluates again what the node of that passage has judged.
+    """
+
+    def __init__(self, key: Key, explained: Path | None = None) -> None:
         self.execution = Execution(key)
         self._program = new_graph_program(GraphWorkflow(key.workflow, kinds=_AS_RECORDED, agent=f"{key.workflow}.agent"), key)
-        self._program.run.passages = PassageRecord()
+        self._program.run.passages = PassageRecord(explained)
 
     def begin(self, events: Sequence[e.Event], number: int, until: int | None = None) -> Generator[LoadBlob, bytes, None]:
         """Replays the first `until` of the events of a log, which is as of event `number`.
@@ -114,6 +145,14 @@ class ViewReplay:
     def view(self, number: int) -> ExecutionView | None:
         """Returns the view, as that after event `number`; None if the execution has not begun."""
         return _ViewBuilder(self.execution, self._program, number).made() if self._program.is_begun else None
+
+    def conditions(self, path: Path) -> NodeConditions:
+        """Returns what the node that is explained has judged."""
+        run = self._program.run
+        assert run.passages is not None
+        passage = run.passages.known.get(path)
+        taken = next((one.chosen for one in run.walk.happened if isinstance(one, NodeSettled) and one.path == path), "")
+        return NodeConditions(None if passage is None else passage.node, run.passages.conditions, taken)
 
     def close(self) -> None:
         """Closes the program."""

@@ -23,7 +23,7 @@ from perdure.core.replay_cursor import ReplayCursor
 from perdure.core.values import ENCODED_NONE
 from perdure.definitions.graph.agent_verbs import end_agent_session
 from perdure.definitions.graph.execution_end import ExecutionEnd
-from perdure.definitions.graph.graph_run import GraphRun, VerbRun
+from perdure.definitions.graph.graph_run import RULE, GraphRun, VerbRun
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.ir import NOT_AFTER
 from perdure.definitions.graph.node_scope import Iteration, NodeOutcome, NodeScope, Output, combined_outcome
@@ -394,10 +394,12 @@ class Router:
         """Evaluates the rules from `start` on; the first that holds is taken. On replay, the recorded one is taken."""
         run, rules = self.run, firing.place.node.rules
         names = run.names(firing).inside({"self": output.value})
+        if start == 0:
+            self._explain_rules(firing, names)
         for number in range(start, len(rules)):
             if self._is_noted(firing, output):
                 return
-            path, condition = (*firing.path, ("rule", number)), rules[number].when
+            path, condition = (*firing.path, (RULE, number)), rules[number].when
             if condition is None:
                 holds: bool | KeepOperation | Failure | None = None if run.log.replaying else True
             elif (compiled := run.condition(condition, names)).python:
@@ -409,6 +411,14 @@ class Router:
                 return
         if not self._is_noted(firing, output):
             self._take(firing, output, "")
+
+    def _explain_rules(self, firing: Firing, names: NodeScope) -> None:
+        """Records the conditions of the rules of the node that is explained. A replay takes the rule that the log has, and judges none."""
+        passages = self.run.passages
+        if passages is not None and passages.explained == firing.path:
+            for number, rule in enumerate(firing.place.node.rules):
+                if rule.when is not None:
+                    passages.judge(firing.path, self.run.condition(rule.when, names), names, rule=number)
 
     def _continue_rules(self, firing: Firing, output: Output, number: int, holds: bool | KeepOperation | Failure | None) -> None:
         """Continues once the result of a rule in Python is known."""

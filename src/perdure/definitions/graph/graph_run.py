@@ -18,6 +18,7 @@ from perdure.core.operations import CallOperation, Failure, KeepOperation, Opera
 from perdure.core.paths import Key, Path
 from perdure.definitions.expr import condition, secret_marks, template
 from perdure.definitions.expr.condition import CompiledCondition
+from perdure.definitions.expr.condition_rows import ConditionRow, condition_rows
 from perdure.definitions.expr.secret_marks import SecretMark, secret_mark
 from perdure.definitions.expr.template import Expressions, Template
 from perdure.definitions.format.dialect_rules import RULES, DialectRules
@@ -50,13 +51,36 @@ class Passage:
         return self.port is not None or self.error is not None
 
 
+class JudgedCondition(NamedTuple):
+    """A condition that the walk has judged: its path, the number of its rule (-1: it is none), whether it held, and its rows with the values of then."""
+
+    path: Path
+    rule: int
+    source: Any
+    holds: bool | None
+    rows: list[ConditionRow]
+
+
 class PassageRecord:
-    """The passages of one walk by path, in the order in which they began."""
+    """The passages of one walk by path, in the order in which they began; with `explained`, the conditions that the node whose passage this is has judged."""
 
-    __slots__ = ("known",)
+    __slots__ = ("conditions", "explained", "known")
 
-    def __init__(self) -> None:
+    def __init__(self, explained: Path | None = None) -> None:
+        self.explained = explained
         self.known: dict[Path, Passage] = {}
+        self.conditions: list[JudgedCondition] = []
+
+    def explains(self, path: Path) -> bool:
+        """Whether what is judged at a path belongs to the node that is explained, to no node within it, and is no rule, which a replay does not judge."""
+        node = self.explained
+        if node is None or path[: len(node)] != node:
+            return False
+        return all(isinstance(segment, int) or (segment[1] == 0 and segment[0] != RULE) for segment in path[len(node) :])
+
+    def judge(self, path: Path, compiled: CompiledCondition, names: NodeScope, *, python: Sequence[bool] = (), rule: int = -1) -> None:
+        """Records a condition of the node that is explained, row by row."""
+        self.conditions.append(JudgedCondition(path, rule, compiled.source, *condition_rows(compiled, names, python)))
 
     def begin(self, path: Path, node: GraphNode, number: int, at_s: float) -> None:
         """Records that a node begins, after the operation of this number."""
@@ -265,7 +289,7 @@ class GraphRun:
         self.roots = RunRoots(self, raw_input)
         self.walk = TokenWalk(plan)
         if self.passages is not None:
-            self.passages, self.walk.trace = PassageRecord(), {}
+            self.passages, self.walk.trace = PassageRecord(self.passages.explained), {}
 
     @property
     def dialect_rules(self) -> DialectRules:
@@ -353,6 +377,8 @@ class GraphRun:
 
     def judged(self, path: Path, compiled: CompiledCondition, names: NodeScope, python: Sequence[bool] = ()) -> bool | KeepOperation | Failure | None:
         """Returns the result that `judge` passes on, once the Python parts of the condition are known."""
+        if self.passages is not None and self.passages.explains(path):
+            self.passages.judge(path, compiled, names, python=python)
         if self.log.replaying:
             self.log.skip_warning((*path, MISSING))
             failed = self.log.judged((*path, UNJUDGED), lambda: None)
@@ -370,6 +396,9 @@ class GraphRun:
             self.log.note_warning((*path, MISSING), f"the condition counts as false, because values are missing: {'; '.join(missing)}")
         return holds if isinstance(holds, bool) else self.log.fails((*path, UNJUDGED), holds)
 
+
+RULE = "rule"
+"""The name beside a node at which its rules are judged, with the number of each."""
 
 PYTHON_CONDITION = "perdure.python"
 """The name of the calls that evaluate conditions in Python."""
