@@ -243,7 +243,6 @@ async def test_the_conditions_of_a_step_have_the_values_that_were_compared(shop:
     await expect(large.get_by_role("img", name="holds", exact=True)).to_be_visible()
     await page.goto(f"{shop.url}{address('payment', 'p-1001', '?step=charge')}")
     await expect(large).to_contain_text("4998 ≥ 100000")
-    await page.screenshot(path="/tmp/cond.png", full_page=True)
     await expect(large.get_by_role("img", name="does not hold")).to_be_visible()
 
 

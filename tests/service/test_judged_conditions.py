@@ -57,7 +57,7 @@ def test_an_if_does_not_have_the_conditions_of_its_steps(world: World) -> None:
 
 def test_rules_say_which_one_was_taken(world: World) -> None:
     rules = [{"when": {"ref": "@self.n", "gt": 5}, "to": "end"}, {"when": {"ref": "@self.n", "gt": 0}, "to": "end"}, {"to": "other"}]
-    steps = [
+    steps: list[dict[str, Any]] = [
         {"id": "work", "tool": "add", "with": {"n": 1}, "next": rules},
         {"id": "end", "tool": "add", "with": {}},
         {"id": "other", "tool": "add", "with": {}},

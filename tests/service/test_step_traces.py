@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure import App, Context, ExecutionFailed, step, workflow
+from perdure import App, Context, Definition, ExecutionFailed, step, workflow
 
 
 @step
@@ -32,3 +32,21 @@ async def test_the_input_of_an_undo_is_the_result_and_the_arguments_of_its_step(
         assert [one.state for one in undone] == ["completed"]
         given = undone[0].decoded_input()
         assert given is not None and (given.args, given.kwargs) == (("r-tea", "tea"), {"pieces": 2})
+
+
+@step
+async def count(n: int) -> int:
+    return n + 1
+
+
+async def test_a_loop_of_a_definition_has_the_output_of_its_last_passage(tmp_path: Path) -> None:
+    again = {"while": {"ref": "@self", "lt": 3}, "max": 9}
+    inner = {"id": "inner", "tool": "count", "with": {"n": "@item"}}
+    steps = [{"id": "laps", "tool": "count", "with": {"n": "@index"}, "repeat": again}, {"id": "each", "each": {"in": [5, 6]}, "do": [inner]}]
+    counting = Definition.of({"perdure": 1, "name": "laps", "order": "listed", "steps": steps}, tools=[count])
+    async with App([counting], db=f"sqlite:///{tmp_path}/laps.db") as app:
+        handle = await app.start(counting.with_(id="l"))
+        await handle.result(timeout="10s")
+        seen = {one.path: one.decoded_output() for one in await handle.attempts()}
+    assert seen["laps"] == 3 and seen["laps/~1"] == 2 and seen["each"] == [6, 7]
+    assert [value for path, value in seen.items() if path.endswith("inner")] == [6, 7]

@@ -64,7 +64,7 @@ function ConditionView({ condition }: { condition: Condition }) {
 
 function saidOf(condition: Condition): string {
   const turn = /~(\d+)(?:\/[^/]+#1)?\/~again$/.exec(condition.path)?.[1];
-  const titles = { when: "Runs when", port: "Asks whether", again: turn === undefined ? "Once more?" : `Once more after turn ${turn}?`, rule: `Rule ${condition.number}` };
+  const titles = { when: "Runs when", port: "Asks whether", again: turn === undefined ? "Once more?" : `Once more after turn ${Number(turn) + 1}?`, rule: `Rule ${condition.number}` };
   return titles[condition.role];
 }
 

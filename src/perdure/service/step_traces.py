@@ -1,6 +1,7 @@
 """Reads the steps of an execution with all that is known of each: its attempts, its input and its output."""
 
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -43,8 +44,8 @@ class StepTrace(msgspec.Struct, frozen=True, kw_only=True):
     """One operation of an execution, numbered from 1 in the order of opening.
 
     `step_id` is the name of the step that it belongs to. `state` is one of those of a `StepView`, and `seed_status` says the same in the words of systems that
-    know seven. A call has `attempts`; calls and children have an `input`, and what has completed has an `output`. A large one is given as the name of its
-    blob.
+    know seven. A call has `attempts`; calls and children have an `input`, and what has completed has an `output`, a loop or block of a definition that of its
+    last passage. A large one is given as the name of its blob.
     """
 
     number: int
@@ -101,18 +102,36 @@ async def read_steps(access: StoreAccess, key: Key, at: int | None, after: int, 
     return await _page(access, execution, attempts, _shown_steps(execution, view), after, limit)
 
 
-def _shown_steps(execution: Execution, view: ExecutionView | None) -> list[StepView]:
+class _ShownSteps(NamedTuple):
+    """The steps of an execution, and the results by path of those that have no operation of their own: the last passages of loops and blocks."""
+
+    steps: Sequence[StepView]
+    results: Mapping[Path, Any]
+
+
+def _shown_steps(execution: Execution, view: ExecutionView | None) -> _ShownSteps:
     if execution.definition is None:
-        return views.step_views(execution)
-    return [] if view is None else view.steps
+        return _ShownSteps(views.step_views(execution), {})
+    return _ShownSteps([], {}) if view is None else _ShownSteps(view.steps, _results(view))
 
 
-async def _page(access: StoreAccess, execution: Execution, attempts: dict[Path, list[StepAttempt]], steps: list[StepView], after: int, limit: int) -> StepPage:
-    page = [await _trace(access, number, step, execution, attempts) for number, step in enumerate(steps[after : after + limit], after + 1)]
-    return StepPage(page, after + limit if len(steps) > after + limit else None)
+def _results(view: ExecutionView) -> dict[Path, Any]:
+    last: dict[str, Path] = {}
+    for step in view.steps:
+        if step.state == "completed" and isinstance((segment := (path := parse_path(step.path))[-1]), tuple):
+            last[segment[0]] = path
+    return {path: view.tokens.outputs[id] for id, path in last.items() if id in view.tokens.outputs}
 
 
-async def _trace(access: StoreAccess, number: int, step: StepView, execution: Execution, attempts: dict[Path, list[StepAttempt]]) -> StepTrace:
+async def _page(access: StoreAccess, execution: Execution, attempts: dict[Path, list[StepAttempt]], shown: _ShownSteps, after: int, limit: int) -> StepPage:
+    numbered = enumerate(shown.steps[after : after + limit], after + 1)
+    page = [await _trace(access, number, step, execution, attempts, shown.results) for number, step in numbered]
+    return StepPage(page, after + limit if len(shown.steps) > after + limit else None)
+
+
+async def _trace(
+    access: StoreAccess, number: int, step: StepView, execution: Execution, attempts: dict[Path, list[StepAttempt]], results: Mapping[Path, Any]
+) -> StepTrace:
     path = parse_path(step.path)
     known = execution.open.get(path) or execution.settled.get(path)
     return StepTrace(
@@ -130,7 +149,7 @@ async def _trace(access: StoreAccess, number: int, step: StepView, execution: Ex
         port=step.port,
         error=step.error,
         input=await _input(access, path, known),
-        output=_output(known),
+        output=values.encode(results[path], f"the result of {step.path}") if known is None and path in results else _output(known),
         attempts=[*attempts.get(path, ())],
     )
 
