@@ -47,11 +47,9 @@ class AsyncDeadLetterOffice:
         since: Duration | datetime | None = None,
         fingerprint: str = "",
         limit: int = 10_000,
-        shown: int = 0,
         tenant: str = DEFAULT_TENANT,
     ) -> Groups:
-        """Groups dead letters that failed alike, the most recent failure first; reads at most `limit` executions, the newest, and gives the newest `shown` of
-        each group (0: all).
+        """Groups dead letters that failed alike, the most recent failure first; reads at most `limit` executions, the newest.
 
         A `fingerprint`, or a prefix of one, selects one group. If there are more executions than `limit`, the groups are not `complete`.
 
@@ -67,7 +65,6 @@ class AsyncDeadLetterOffice:
             since=since_s,
             fingerprint=fingerprint,
             limit=whole_number(limit, "limit"),
-            shown=shown,
         )
         return await self._access.call(on_dead_letters.groups, which)
 

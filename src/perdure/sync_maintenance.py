@@ -36,20 +36,16 @@ class DeadLetterOffice:
         since: Duration | datetime | None = None,
         fingerprint: str = "",
         limit: int = 10_000,
-        shown: int = 0,
         tenant: str = DEFAULT_TENANT,
     ) -> Groups:
-        """Groups dead letters that failed alike, the most recent failure first; reads at most `limit` executions, the newest, and gives the newest `shown` of
-        each group (0: all).
+        """Groups dead letters that failed alike, the most recent failure first; reads at most `limit` executions, the newest.
 
         A `fingerprint`, or a prefix of one, selects one group. If there are more executions than `limit`, the groups are not `complete`.
 
         Raises:
             BadValue: no group has that fingerprint, or several have that prefix.
         """
-        return self._thread.call(
-            self._inner.groups(workflow=workflow, id_prefix=id_prefix, since=since, fingerprint=fingerprint, limit=limit, shown=shown, tenant=tenant)
-        )
+        return self._thread.call(self._inner.groups(workflow=workflow, id_prefix=id_prefix, since=since, fingerprint=fingerprint, limit=limit, tenant=tenant))
 
     def counts(
         self,

@@ -49,6 +49,7 @@ OTHERS = {
     "ShownNode": "perdure.definitions.graph.shown_graph",
     "ShownEdge": "perdure.definitions.graph.shown_graph",
     "ShownRegion": "perdure.definitions.graph.shown_graph",
+    "LeftWay": "perdure.definitions.graph.shown_graph",
     "CurrentDefinition": "perdure.service.definition_views",
     "TokenCounts": "perdure.definitions.graph.execution_view",
     "ExecutionTree": "perdure.display.execution_tree",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from perdure import Context, step, workflow
-from perdure.definitions.graph.shown_graph import ShownGraph
+from perdure.definitions.graph.shown_graph import LeftWay, ShownGraph
 from perdure.service.execution_graphs import read_graph
 from perdure.testing import Run, World
 
@@ -28,6 +28,12 @@ async def unsteady(ctx: Context) -> None:
     await ctx.step(way, work, "a")
     await ctx.listen("end", name="end")
     await ctx.step("last", work, "b")
+
+
+@workflow
+async def repeated(ctx: Context, times: int) -> None:
+    for _ in range(times):
+        await ctx.step(work, "a")
 
 
 async def inside(c: Context) -> None:
@@ -75,9 +81,30 @@ def test_only_what_all_agree_on_is_shown(world: World) -> None:
     assert ghosts(graph(world, world.start(unsteady))) == ["end", "last"]
 
 
-def test_an_execution_that_goes_another_way_than_all_before_has_no_plan(world: World) -> None:
-    completed(world, unsteady, "left", "left", "left")
+def test_an_execution_that_goes_another_way_than_all_before_has_no_plan_and_says_where_it_left_theirs(world: World) -> None:
+    completed(world, unsteady, "left", "left", "right", "left")
     run = world.start(unsteady)
-    assert ghosts(graph(world, run)) == ["left", "end", "last"]
+    assert ghosts(graph(world, run)) == ["end", "last"] and graph(world, run).left_way is None
     run.send("go", "middle")
-    assert run.status == "waiting" and ghosts(graph(world, run)) == []
+    shown = graph(world, run)
+    assert run.status == "waiting" and ghosts(shown) == []
+    assert shown.left_way == LeftWay(node="middle", examples=4, instead={"left": 3, "right": 1})
+    assert graph(world, run, 1).left_way is None, "of a past, only what had happened is shown"
+    run.send("end")
+    run.result()
+    assert graph(world, run).left_way == shown.left_way, "one that has ended is no example for itself"
+
+
+def test_a_step_that_is_repeated_more_often_is_no_other_way(world: World) -> None:
+    for times in (1, 1, 1):
+        world.start(repeated, times).result()
+    run = world.start(repeated, 3)
+    run.result()
+    assert graph(world, run).left_way is None
+
+
+def test_of_too_few_executions_none_has_a_way_that_could_be_left(world: World) -> None:
+    completed(world, unsteady, "left", "left")
+    run = world.start(unsteady)
+    run.send("go", "middle")
+    assert graph(world, run).left_way is None

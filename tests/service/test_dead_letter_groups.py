@@ -249,18 +249,6 @@ async def test_a_count_that_leaves_some_out_says_so(c: Cluster, client: AsyncCli
         assert (group.count, group.complete) == (count, complete)
 
 
-@virtually
-async def test_of_each_group_as_many_are_given_as_asked_for_and_all_are_counted(c: Cluster, client: AsyncClient) -> None:
-    await world(c)
-    for number in range(3):
-        await fail(client, breaks, "a", id=f"b{number}")
-    await fail(client, sells, "o1", id="e1")
-    found = {group.workflow: (group.count, ids(group)) for group in await client.dead_letters.groups(shown=2)}
-    assert found == {"breaks": (3, ["b2", "b1"]), "sells": (1, ["e1"])}
-    with pytest.raises(BadValue, match="shown"):
-        await client.dead_letters.groups(shown=-1)
-
-
 # what is done about them
 
 

@@ -4,6 +4,7 @@ import type { components } from "@generated/schema";
 export type ShownGraph = components["schemas"]["ShownGraph"];
 export type ShownNode = components["schemas"]["ShownNode"];
 export type ShownEdge = components["schemas"]["ShownEdge"];
+export type LeftWay = components["schemas"]["LeftWay"];
 export type ShownRegion = components["schemas"]["ShownRegion"];
 
 /** Parallel items of one kind become one box if there are more of them than this. */

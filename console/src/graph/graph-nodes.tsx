@@ -186,7 +186,7 @@ const FarBox = memo(function FarBox({ data }: { data: BoxData }) {
       onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, false))}
       onFocus={() => actions.focused(visible.id)}
     >
-      {look.glyph}
+      <span aria-hidden="true">{look.glyph}</span>
     </button>
   );
 });

@@ -1,6 +1,7 @@
 // What the boxes of a graph say: their titles, the line below, and the sentence for those who hear it.
 import { stateWord } from "@/words/states";
-import type { Box, ShownNode } from "./graph-model";
+import { countText } from "@/words/times";
+import type { Box, LeftWay, ShownNode } from "./graph-model";
 import { inOrder, nodeFacts, type StateCounts } from "./graph-states";
 
 /** The title of a box. */
@@ -17,6 +18,14 @@ export function boxDetail(box: Box, node: ShownNode | undefined, withModifiers =
   if (!node) return items.join();
   const does = node.detail === "branches" ? "" : node.detail.replace(/, \d+ attempts$/, "");
   return [does, ...(withModifiers ? node.modifiers : []), ...items].filter((part) => part !== "").join(" · ");
+}
+
+/** What earlier executions did where this one has left their way: "3 did left and 1 did right". */
+export function insteadText({ examples, instead }: LeftWay): string {
+  const others = Object.entries(instead).map(([step, count]) => `${count === examples ? "all" : countText(count)} did ${step}`);
+  const still = examples - Object.values(instead).reduce((sum, one) => sum + one, 0);
+  if (still > 0) others.push(`${still === examples ? "all" : countText(still)} did nothing more`);
+  return others.length < 2 ? others.join("") : `${others.slice(0, -1).join(", ")} and ${others.at(-1)}`;
 }
 
 /** When and how often a step runs: "each @items · when @input.n > 1". */

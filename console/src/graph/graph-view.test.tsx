@@ -89,3 +89,14 @@ test.each<[string, ShownGraph]>([
   render(<GraphView graph={graph} />);
   expect(document.body.textContent).toMatch(/There are no steps yet|Plan · 9 steps/);
 });
+
+test("where an execution has left the way of earlier ones is said in a sentence that leads to the step", () => {
+  const onSelect = vi.fn();
+  const graph = SAMPLES["code-in-progress"]!;
+  const node = graph.nodes.at(-1)!;
+  render(<GraphView graph={{ ...graph, leftWay: { node: node.path || node.id, examples: 5, instead: { pay: 3, hold: 1 } } }} onSelect={onSelect} />);
+  const said = screen.getByText(/has left the way/);
+  expect(said.textContent).toBe(`It has left the way of the last 5 completed executions of this version at ${node.path || node.id}, which none of them did; there, 3 did pay, 1 did hold and 1 did nothing more.`);
+  fireEvent.click(within(said).getByRole("button"));
+  expect(onSelect).toHaveBeenCalledWith(node.id);
+});

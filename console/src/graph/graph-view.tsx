@@ -8,11 +8,12 @@ import { isFoldable, seenBox, visibleGraph } from "./graph-folding";
 import { followedViewport, placeAround } from "./graph-following";
 import type { Place } from "./graph-layout";
 import { GraphMinimap } from "./graph-minimap";
-import { graphModel, sameStructure, type GraphModel, type ShownGraph, type ShownNode } from "./graph-model";
+import { graphModel, type LeftWay, sameStructure, type GraphModel, type ShownGraph, type ShownNode } from "./graph-model";
 import { BoxActionsContext, FrameLayer, StepLayer, type BoxActions, type BoxChunk, type BoxData } from "./graph-nodes";
 import { countedStates, isActive, isGhost, stateCounts, type StateCounts } from "./graph-states";
 import { GraphToolbar, Tool } from "./graph-toolbar";
 import { GraphTreeView } from "./graph-tree-view";
+import { insteadText } from "./graph-texts";
 import { graphChoices, graphSearch, type GraphChoices, type GraphSearch } from "./graph-view-state";
 import { walkedTo } from "./graph-walk";
 import { useDrawnWindow } from "./graph-window";
@@ -82,6 +83,7 @@ export function GraphView(props: GraphViewProps) {
             Dashed steps have not happened: {graph.drawnFrom === 1 ? "the last earlier execution of this version" : `all of the last ${graph.drawnFrom} earlier executions of this version`} did them next.
           </p>
         )}
+        {graph.leftWay && <LeftWayNote of={graph.leftWay} graph={graph} onSelect={onSelect} />}
         {choices.isTree ? (
           <GraphTreeView graph={graph} model={model} counts={counts} folds={choices.folds} isLarge={visible.isLarge} states={choices.states} selected={selected ?? ""} label={label} onFold={foldBox} onSelect={(id) => onSelect?.(id)} />
         ) : (
@@ -89,6 +91,24 @@ export function GraphView(props: GraphViewProps) {
         )}
       </section>
     </ReactFlowProvider>
+  );
+}
+
+/** Says where an execution of code has done what none did before, with a way to that step. */
+function LeftWayNote({ of, graph, onSelect }: { of: LeftWay; graph: ShownGraph; onSelect: ((id: string) => void) | undefined }) {
+  const node = graph.nodes.find((one) => one.path === of.node || one.id === of.node);
+  return (
+    <p className={styles.forecast}>
+      It has left the way of the last {of.examples} completed executions of this version at{" "}
+      {node && onSelect ? (
+        <button type="button" className={styles.way} onClick={() => onSelect(node.id)}>
+          {of.node}
+        </button>
+      ) : (
+        <b>{of.node}</b>
+      )}
+      , which none of them did; there, {insteadText(of)}.
+    </p>
   );
 }
 

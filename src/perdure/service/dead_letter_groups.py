@@ -66,8 +66,7 @@ class DeadLetterGroup(msgspec.Struct, frozen=True):
 
 
 class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Selects dead letters by workflow, id prefix, creation time and fingerprint (or its prefix). At most `limit` executions are read, and of each group the
-    newest `shown` are given (0: all).
+    """Selects dead letters by workflow, id prefix, creation time and fingerprint (or its prefix). At most `limit` executions are read.
 
     `since` is a time, or a number of seconds before now.
     """
@@ -78,7 +77,6 @@ class DeadLetterFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: float | datetime | None = None
     fingerprint: str = ""
     limit: int = 10_000
-    shown: int = 0
 
 
 # Groups
@@ -88,28 +86,26 @@ async def group_dead_letters(access: StoreAccess, which: DeadLetterFilter) -> li
     """Groups the selected dead letters, the most recent failure first.
 
     Raises:
-        BadValue: the filter has a fingerprint that no group has, or that several have, or asks for less than none of each group.
+        BadValue: the filter has a fingerprint that no group has, or that several have.
     """
-    if which.shown < 0:
-        raise BadValue("shown", which.shown, "the number of dead letters of a group that are given, or 0 for all")
     found: dict[tuple[str, str], list[DeadLetter]] = {}
     listed, complete = await _listed_summaries(access, which)
     for one in listed:
         dead = await read_dead_letter(access, one)
         if dead is not None and dead.fingerprint.startswith(which.fingerprint):
             found.setdefault((dead.fingerprint, dead.key.workflow), []).append(dead)
-    grouped = sorted((_group(*name, letters, complete, which.shown) for name, letters in found.items()), key=lambda group: -group.last_at_s)
+    grouped = sorted((_group(*name, letters, complete) for name, letters in found.items()), key=lambda group: -group.last_at_s)
     if which.fingerprint and len(grouped) != 1:
         fitting = ", ".join(group.fingerprint for group in grouped[:5])
         raise BadValue("fingerprint", which.fingerprint, f"one of those that dead letters have{f'; it fits {fitting}' if fitting else ''}")
     return grouped
 
 
-def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bool, shown: int) -> DeadLetterGroup:
+def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bool) -> DeadLetterGroup:
     first = letters[0]
     newest = tuple(sorted(letters, key=lambda letter: -letter.at_s))
     return DeadLetterGroup(
-        name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest[: shown or None], complete, first.reason
+        name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest, complete, first.reason
     )
 
 

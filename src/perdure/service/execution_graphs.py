@@ -67,9 +67,11 @@ def _graph_of_code(execution: Execution, attempts: Attempts, version: int) -> Sh
 
 
 def _with_expected(graph: ShownGraph, plan: CodePlan) -> ShownGraph:
-    """The graph with the steps that are likely to come, one behind the other, and all behind those of the outermost list that nothing follows."""
+    """The graph with the steps that are likely to come, one behind the other, and all behind those of the outermost list that nothing follows; or with the
+    place at which the execution has left the way of others.
+    """
     if not plan.steps:
-        return graph
+        return graph if plan.left_way is None else msgspec.structs.replace(graph, left_way=plan.left_way)
     outer = {node.id for node in graph.nodes if not node.block}
     ends = [*(outer - {edge.source for edge in graph.edges})]
     nodes, edges = [*graph.nodes], [*graph.edges]

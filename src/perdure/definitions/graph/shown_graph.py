@@ -63,11 +63,23 @@ class ShownRegion(msgspec.Struct, frozen=True, kw_only=True):
     caption: str
 
 
+class LeftWay(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an execution of code has left the way of the latest completed executions of its version: at `node`, a step that none of these `examples` has.
+
+    `instead` counts those of them that did something else there, by the path of that step, the most frequent first; those that did nothing more are missing.
+    """
+
+    node: str
+    examples: int
+    instead: dict[str, int]
+
+
 class ShownGraph(msgspec.Struct, frozen=True, kw_only=True):
     """A graph, after event `at` of the log of its execution (0 for a plan).
 
     `definition` is the hash of the definition whose plan it is, `version` the version that it declares, and `order` what decides the order of its steps; all
     are empty for code. Nodes of code that are ``not_reached`` are what `drawn_from` earlier executions all did behind this point; 0: nothing is known of that.
+    `left_way` says where it has left the way of such executions; None: it has not, or fewer than three are known.
     """
 
     name: str
@@ -79,6 +91,7 @@ class ShownGraph(msgspec.Struct, frozen=True, kw_only=True):
     edges: list[ShownEdge]
     regions: list[ShownRegion]
     drawn_from: int = 0
+    left_way: LeftWay | None = None
 
 
 class NodePassages(msgspec.Struct):
