@@ -107,10 +107,10 @@ def _note_error(watched: Watched, error: Error) -> None:
     watched.problems.append(f"{error.name}: {error.message}\n{error.stack}")
 
 
-async def axe_complaints(page: Page, *, without: tuple[str, ...] = ()) -> list[str]:
-    """What axe has to say about a page, a line for each element; `without` are rules that are left out, each for a reason that the test gives."""
+async def axe_complaints(page: Page) -> list[str]:
+    """What axe has to say about a page, a line for each element."""
     await page.evaluate(AXE.read_text(encoding="utf-8"))  # Playwright's own evaluation is not subject to the policy of the page
-    options = {"runOnly": {"type": "tag", "values": list(RULES)}, "rules": {rule: {"enabled": False} for rule in without}}
+    options = {"runOnly": {"type": "tag", "values": list(RULES)}}
     found: dict[str, Any] = await page.evaluate("(options) => axe.run(document, options)", options)
     return [f"{one['id']}: {one['help']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
 

@@ -10,6 +10,7 @@ import { Dialog } from "@/parts/dialog";
 import { Menu } from "@/parts/menu";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Page } from "@/parts/page";
+import { useSettledValue } from "@/parts/settled-value";
 import { TimeText } from "@/parts/time-text";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
@@ -117,28 +118,38 @@ function Editor({ opened: first }: { opened: OpenedText }) {
     if (store.get().text === next.text) forgetText(slug);
     void refresh("/api/workflows", "/api/workflow-versions");
   };
-  const save = async (text = commitFields(store), base = latest.current.opened): Promise<void> => {
-    if (readOnly) return setRefused(readOnly);
-    if (isSaving) return;
+  /** Saves the draft; returns whether it is saved. */
+  const save = async (text = commitFields(store), base = latest.current.opened): Promise<boolean> => {
+    if (readOnly) setRefused(readOnly);
+    if (readOnly || isSaving) return false;
     setSaving(true);
+    try {
+      return await write(text, base);
+    } catch (error) {
+      setRefused(`It is not saved: ${errorText(error).text} ${errorText(error).next}`);
+      return false;
+    } finally {
+      setSaving(false);
+    }
+  };
+  /** Saves the draft, if need be over what somebody else has saved that is no other text; returns whether it is saved. */
+  const write = async (text: string, base: OpenedText): Promise<boolean> => {
     try {
       const definition = await saveDraft(slug, text, base.revision);
       afterSave({ ...base, definition, text, kind: "draft", by: definition.updatedBy, at: definition.updatedAt, revision: Number(definition.revision) });
       tellEveryone(`The draft of ${slug} is saved`);
+      return true;
     } catch (error) {
-      if (isConflict(error)) await meet(text, base);
-      else setRefused(`It is not saved: ${errorText(error).text} ${errorText(error).next}`);
+      if (!isConflict(error)) throw error;
+      return meet(text, base);
     }
-    setSaving(false);
   };
   /** Somebody else was first: their text is looked at, if it is another one. */
-  const meet = async (text: string, base: OpenedText) => {
+  const meet = async (text: string, base: OpenedText): Promise<boolean> => {
     const theirs = await openText(slug);
-    if (theirs.text === base.text || theirs.text === text) {
-      const definition = await saveDraft(slug, text, theirs.revision);
-      afterSave({ ...theirs, definition, text, kind: "draft", by: definition.updatedBy, at: definition.updatedAt, revision: Number(definition.revision) });
-      tellEveryone(`The draft of ${slug} is saved`);
-    } else setConflict(theirs);
+    if (theirs.text === base.text || theirs.text === text) return write(text, theirs);
+    setConflict(theirs);
+    return false;
   };
   const publish = async (note: string, part: Part) => {
     const { text } = store.get();
@@ -187,7 +198,7 @@ function Editor({ opened: first }: { opened: OpenedText }) {
     ),
     form: () =>
       state.read && schema ? (
-        <FormView read={state.read} schema={schema} configs={configs} selected={selected} onSelect={select} onAct={act} readOnly={readOnly !== "" || stale} />
+        <FormView read={state.read} text={state.text} isBroken={stale} schema={schema} configs={configs} selected={selected} onSelect={select} onAct={act} readOnly={readOnly !== "" || stale} />
       ) : schemaFailure ? (
         <ErrorNotice error={schemaFailure} />
       ) : state.read ? (
@@ -380,8 +391,7 @@ function Editor({ opened: first }: { opened: OpenedText }) {
               <Button
                 look="main"
                 onClick={async () => {
-                  await save();
-                  if (!latest.current.isDirty) blocker.proceed();
+                  if (await save()) blocker.proceed();
                   else blocker.reset();
                 }}
               >
@@ -462,11 +472,7 @@ function ChangedMeanwhile({ slug, opened }: { slug: string; opened: OpenedText }
 
 /** Asks the server what it finds in the text, a moment after the last change. */
 function useChecks(slug: string, text: string, isBroken: boolean) {
-  const [settled, settle] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => settle(text), CHECK_MS);
-    return () => clearTimeout(timer);
-  }, [text]);
+  const settled = useSettledValue(text, CHECK_MS);
   const { data, error } = useQuery({
     queryKey: ["preview", slug, settled],
     queryFn: async () => ({ text: settled, found: await previewOf(slug, settled) }),

@@ -14,7 +14,7 @@ import { tellEveryone } from "@/shell/told";
 import { type Command, type Fields, commandBody, giveCommand, planCommand, versionSeen } from "./commands";
 import { type ExecutionRecord, type StepTrace, nameOf } from "./execution-reads";
 import { PlanView } from "./plan-view";
-import { useSettledValue } from "./settled-value";
+import { useSettledValue } from "@/parts/settled-value";
 
 interface Props {
   command: Command;

@@ -5,7 +5,7 @@ import { ErrorNotice } from "@/parts/notice";
 import { TimeText } from "@/parts/time-text";
 import { useView } from "@/shell/search";
 import type { ShownEvent } from "./execution-log";
-import { useSettledValue } from "./settled-value";
+import { useSettledValue } from "@/parts/settled-value";
 import styles from "./time-travel.module.css";
 
 interface Props {

@@ -1,4 +1,4 @@
-// The references that a step, or the whole document, may use, for pickers and completion.
+// The references that a step, or the whole document, may use, as far as the document itself tells them.
 import { isMap } from "../document/plain-values";
 import type { Step, StepTree } from "./step-tree";
 
@@ -6,6 +6,12 @@ export interface OfferedReference {
   text: string;
   says: string;
 }
+
+/** Begins of references behind which a name follows. */
+export const PREFIXES: readonly OfferedReference[] = [
+  { text: "@secrets.", says: "a secret by its name" },
+  { text: "@steps.", says: "envelope of a step" },
+];
 
 export function referencesFor(tree: StepTree, step?: Step): OfferedReference[] {
   const found: OfferedReference[] = [];
@@ -15,7 +21,7 @@ export function referencesFor(tree: StepTree, step?: Step): OfferedReference[] {
   for (const name of itemsAround(step)) found.push({ text: `@${name}`, says: "of each" });
   for (const other of tree.all) if (other.hasId && other !== step) found.push({ text: `@${other.id}`, says: `result of ${other.verb || "a step"}` });
   if (step !== undefined) found.push({ text: "@self", says: "the step's own result" });
-  found.push({ text: "@input", says: "all inputs" }, { text: "@vars", says: "all variables" }, { text: "@execution.id", says: "id of the execution" }, { text: "@secrets.", says: "a secret by its name" }, { text: "@last", says: "the last result" }, { text: "@error", says: "in on_error" }, { text: "@steps.", says: "envelope of a step" });
+  found.push({ text: "@input", says: "all inputs" }, { text: "@vars", says: "all variables" }, { text: "@execution.id", says: "id of the execution" }, { text: "@last", says: "the last result" }, { text: "@error", says: "in on_error" }, ...PREFIXES);
   return found;
 }
 

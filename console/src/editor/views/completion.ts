@@ -1,12 +1,11 @@
 // Completion in the text of a definition: fields of the place, verbs, and references after an @.
 import type { Completion, CompletionContext, CompletionResult } from "@codemirror/autocomplete";
-import type { StepTree } from "../model/step-tree";
-import { referencesFor } from "../model/references";
-import { VERBS } from "../model/verbs";
+import type { OfferedReference } from "../model/references";
 import { fieldsOf, type JsonSchema } from "../model/definition-schema";
 
 export interface CompletionSource {
-  tree: () => StepTree | null;
+  /** The references that may stand at a position, in a field of the step that is there. */
+  references: (position: number, field: string) => Promise<OfferedReference[]>;
   schema: () => JsonSchema | null;
 }
 
@@ -21,9 +20,8 @@ function keysAround(context: CompletionContext): string[] {
     if (text.trim() === "" || text.trim().startsWith("#") || found === null) continue;
     const own = found[1]!.length;
     if (own >= column) continue;
-    const isItem = /-\s*$/.test(found[1]!);
     keys.unshift(found[2]!);
-    column = isItem && own > 0 ? own : own;
+    column = own;
   }
   return keys;
 }
@@ -31,14 +29,13 @@ function keysAround(context: CompletionContext): string[] {
 const STEP_LISTS = new Set(["steps", "then", "else", "do", "parallel", "race", "on_error"]);
 
 export function completeDefinition(source: CompletionSource) {
-  return (context: CompletionContext): CompletionResult | null => {
+  return async (context: CompletionContext): Promise<CompletionResult | null> => {
     const reference = context.matchBefore(/@\{?[\w.[\]-]*/);
     if (reference !== null) {
-      const tree = source.tree();
-      if (tree === null) return null;
       const brace = reference.text.startsWith("@{") ? 2 : 1;
-      const options: Completion[] = referencesFor(tree).map(({ text, says }) => ({ label: text.slice(1), detail: says, type: "variable" }));
-      return { from: reference.from + brace, options, validFor: /^[\w.[\]-]*$/ };
+      const found = await source.references(context.pos, placeOf(keysAround(context)).keys[0] ?? "with");
+      const options: Completion[] = found.map(({ text, says }) => ({ label: text.slice(1), detail: says, type: "variable" }));
+      return options.length === 0 ? null : { from: reference.from + brace, options, validFor: /^[\w.[\]-]*$/ };
     }
     const word = context.matchBefore(/^[\s-]*[\w-]*/) ?? context.matchBefore(/[{,]\s*[\w-]*/);
     if (word === null || (!context.explicit && /^[\s-]*$/.test(word.text))) return null;
@@ -59,5 +56,3 @@ function placeOf(keys: readonly string[]): { inStep: boolean; keys: string[] } {
   });
   return { inStep: last >= 0, keys: keys.slice(last + 1).filter((key) => !(last >= 0 && key === "id")) };
 }
-
-export const VERB_NAMES = new Set(VERBS.map((one) => one.name));

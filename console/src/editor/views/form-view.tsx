@@ -1,19 +1,22 @@
 // The chosen step, or the definition itself, as a form. Each change patches the text.
-import { useId, useMemo, useState } from "react";
+import { useId, useState } from "react";
 import { Button } from "@/parts/button";
 import { isMap, type Plain } from "../document/plain-values";
 import type { ReadText } from "../document/definition-store";
 import { fieldsBesideVerb, type JsonSchema } from "../model/definition-schema";
-import { referencesFor } from "../model/references";
 import { renameStep, setValue, type Action } from "../model/step-edits";
 import { idProblem, type Step } from "../model/step-tree";
 import { isVerb, verbNamed, VERBS } from "../model/verbs";
+import { useOfferedReferences } from "../offered-references";
 import { AddField, Properties, SchemaField, type FieldContext } from "./schema-field";
 import { ChoiceField, TextField, ValueField } from "./value-field";
 import styles from "./form-view.module.css";
 
 interface Props {
   read: ReadText;
+  text: string;
+  /** Whether the text can't be read, so that `read` is what it said before. */
+  isBroken: boolean;
   schema: JsonSchema;
   /** Schemas of the configs of kinds that packages add, by name. */
   configs: ReadonlyMap<string, JsonSchema>;
@@ -23,10 +26,10 @@ interface Props {
   readOnly: boolean;
 }
 
-export function FormView({ read, schema, configs, selected, onSelect, onAct, readOnly }: Props) {
+export function FormView({ read, text, isBroken, schema, configs, selected, onSelect, onAct, readOnly }: Props) {
   const list = useId();
   const step = read.tree.byId.get(selected);
-  const references = useMemo(() => referencesFor(read.tree, step), [read.tree, step]);
+  const references = useOfferedReferences(text, read.tree, step, isBroken);
   const context: FieldContext = { root: schema, list, readOnly };
   if (!read.isNative) return <p className={styles.note}>This document is in another format than Perdure's own. Edit it as text; the canvas shows it.</p>;
   return (

@@ -6,14 +6,15 @@ import { Annotation, Compartment, EditorState, StateEffect, StateField, type Cha
 import { Decoration, EditorView, keymap, type DecorationSet } from "@codemirror/view";
 import { useEffect, useRef } from "react";
 import { ShownText } from "../document/line-endings";
-import type { DefinitionStore } from "../document/definition-store";
+import type { DefinitionStore, ReadText } from "../document/definition-store";
 import { applyChanges } from "../document/text-change";
 import { languageOf, nodeAt, offsetOfLine } from "../document/source-tree";
-import { stepAt } from "../model/step-tree";
+import { type Step, stepAt } from "../model/step-tree";
 import type { JsonSchema } from "../model/definition-schema";
 import type { Finding } from "../findings";
 import { baseExtensions } from "./code-editing";
-import { completeDefinition } from "./completion";
+import { offeredReferences } from "../offered-references";
+import { type CompletionSource, completeDefinition } from "./completion";
 import styles from "./text-view.module.css";
 
 const EXTERNAL = Annotation.define<boolean>();
@@ -40,11 +41,10 @@ const STEP_LINES = StateField.define<DecorationSet>({
   provide: (field) => EditorView.decorations.from(field),
 });
 
-/** A place that the text view is to show: a line, or an offset in the text. */
+/** A place that the text view is to show; line and column count from 1. */
 export interface TextPlace {
-  line?: number;
-  column?: number;
-  offset?: number;
+  line: number;
+  column: number;
 }
 
 interface Props {
@@ -70,7 +70,14 @@ export function TextView({ store, findings, schema, readOnly, selected, onSelect
     const own = {};
     const shown = new ShownText(store.get().text);
     shownRef.current = shown;
-    const source = { tree: () => store.get().read?.tree ?? null, schema: () => latest.current.schema };
+    const source: CompletionSource = {
+      schema: () => latest.current.schema,
+      references: async (position, field) => {
+        const { read, problem, text } = store.get();
+        if (read === null) return [];
+        return offeredReferences(text, read.tree, problem === null ? stepAtOffset(read, shownRef.current.sourcePosition(position)) : undefined, field, problem !== null);
+      },
+    };
     const undo = { key: "Mod-z", preventDefault: true, run: () => (store.undo(), true) };
     const redo = { key: "Mod-y", mac: "Mod-Shift-z", preventDefault: true, run: () => (store.redo(), true) };
     const view = new EditorView({
@@ -156,7 +163,7 @@ export function TextView({ store, findings, schema, readOnly, selected, onSelect
     const view = viewRef.current;
     if (view === null || place === null) return;
     const shown = shownRef.current;
-    const offset = place.offset === undefined ? offsetOfLine(shown.text, place.line ?? 1, place.column ?? 1) : shown.shownPosition(place.offset);
+    const offset = offsetOfLine(shown.text, place.line, place.column);
     view.dispatch({ selection: { anchor: Math.min(offset, view.state.doc.length) }, effects: EditorView.scrollIntoView(offset, { y: "center" }), annotations: EXTERNAL.of(true) });
     view.focus();
   }, [place]);
@@ -175,13 +182,16 @@ function readOnlyExtensions(readOnly: boolean) {
 function chooseAtCursor(store: DefinitionStore, shown: ShownText, position: number, latest: { onSelect: (id: string) => void; selected: string }): void {
   const { read, problem } = store.get();
   if (read === null || problem !== null) return;
-  const offset = shown.sourcePosition(position);
-  let found = "";
-  for (const step of read.tree.all) {
-    const node = nodeAt(read.source.root, step.path);
-    if (node !== undefined && node.start <= offset && offset <= node.end) found = step.id;
-  }
+  const found = stepAtOffset(read, shown.sourcePosition(position))?.id ?? "";
   if (found !== latest.selected) latest.onSelect(found);
+}
+
+/** The innermost step whose text is at an offset. */
+function stepAtOffset(read: ReadText, offset: number): Step | undefined {
+  return read.tree.all.findLast((step) => {
+    const node = nodeAt(read.source.root, step.path);
+    return node !== undefined && node.start <= offset && offset <= node.end;
+  });
 }
 
 function rangeOf(store: DefinitionStore, shown: ShownText, finding: Finding): { from: number; to: number } | null {
