@@ -104,9 +104,7 @@ async def group_dead_letters(access: StoreAccess, which: DeadLetterFilter) -> li
 def _group(name: str, workflow: str, letters: Sequence[DeadLetter], complete: bool) -> DeadLetterGroup:
     first = letters[0]
     newest = tuple(sorted(letters, key=lambda letter: -letter.at_s))
-    return DeadLetterGroup(
-        name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest, complete, first.reason
-    )
+    return DeadLetterGroup(name, workflow, first.path, first.type, first.message, len(letters), newest[-1].at_s, newest[0].at_s, newest, complete, first.reason)
 
 
 async def _listed_summaries(access: StoreAccess, which: DeadLetterFilter) -> tuple[list[ListedExecution], bool]:
