@@ -1,5 +1,5 @@
 // Approvals that wait: those of the viewer and all, those that are due first first.
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { api, type Schemas } from "@/api/client";
 import { usePages } from "@/api/pages";
 import { usePolling } from "@/api/polling";
@@ -16,7 +16,7 @@ import styles from "./approval-list-page.module.css";
 type Approval = Schemas["Approval"];
 
 const COLUMNS: Column<Approval>[] = [
-  { id: "title", title: "Question", width: "3fr", cell: (row) => <bdi>{row.title}</bdi> },
+  { id: "title", title: "Question", width: "3fr", cell: (row) => <Link to="/approvals/$id" params={{ id: row.id }}><bdi>{row.title}</bdi></Link> },
   { id: "due", title: "Due", width: "1fr", cell: (row) => <Due row={row} /> },
   { id: "execution", title: "Asked by", width: "2fr", wideOnly: true, cell: (row) => (row.requestedBy ? `${row.requestedBy.workflow}/${row.requestedBy.id}` : "") },
   { id: "assignees", title: "Who may decide", width: "1.5fr", wideOnly: true, cell: (row) => row.assignees.join(", ") || "anybody" },

@@ -256,7 +256,7 @@ function Editor({ opened: first }: { opened: OpenedText }) {
           </Button>
         )}
       </div>
-      <div className={styles.content} data-stale={(stale && name !== "text") || undefined}>
+      <div className={styles.content} data-stale={(stale && state.read !== null && name !== "text") || undefined}>
         {panes[name]()}
       </div>
     </div>
@@ -325,7 +325,7 @@ function Editor({ opened: first }: { opened: OpenedText }) {
         )}
         {state.problem && (
           <Notice look="warn">
-            Line {state.problem.line}, column {state.problem.column}: {state.problem.message} The other views show what the text said before.{" "}
+            Line {state.problem.line}, column {state.problem.column}: {state.problem.message} {state.read && "The other views show what the text said before. "}
             <Button onClick={() => go(findings[0]!)}>Go to line {state.problem.line}</Button>
           </Notice>
         )}

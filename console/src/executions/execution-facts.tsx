@@ -27,7 +27,7 @@ export function ExecutionFacts({ record, shownMs }: { record: ExecutionRecord; s
         of={[
           ["Started", record.startedAt ? <TimeText at={record.startedAt} /> : <span>not yet; asked for <TimeText at={record.createdAt} /></span>],
           [record.completedAt ? "Took" : "Runs for", record.startedAt && <DurationText from={record.startedAt} until={record.completedAt ?? (shownMs === null ? null : new Date(shownMs).toISOString())} />],
-          ["Deadline", record.deadlineAt && <TimeText at={record.deadlineAt} />],
+          ["Deadline", record.deadlineAt && !record.completedAt ? <TimeText at={record.deadlineAt} /> : ""],
           ["Next by itself", record.completedAt || !record.startedAt || !record.dueAt ? "" : <TimeText at={record.dueAt} />],
           ["Started by", startedBy(record, initiator)],
           ["Version", versionOf(record)],

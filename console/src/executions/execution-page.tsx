@@ -11,6 +11,7 @@ import { type Tab, Tabs } from "@/parts/tabs";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
+import { sentence } from "@/words/sentence";
 import { agentTurns } from "./agent-transcript";
 import { AgentView } from "./agent-view";
 import { DataTab } from "./data-tab";
@@ -190,7 +191,7 @@ function Missing({ of, error, onRetry }: { of: ExecutionKey; error: unknown; onR
     <div className={styles.missing}>
       <Notice look="warn">
         <h2>{isRemoved ? "The log of this execution was removed" : "There is no such execution"}</h2>
-        <p>{error.message}</p>
+        <p>{sentence(error.message)}</p>
         {isRemoved ? (
           <p>Retention, or a person, has removed it. How it ended is in the list of executions.</p>
         ) : (

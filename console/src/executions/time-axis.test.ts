@@ -35,8 +35,9 @@ describe("the axis", () => {
   });
 });
 
+const spans = fc.array(fc.tuple(fc.integer({ min: 0, max: 1_000_000 }), fc.integer({ min: 0, max: 5_000 })).map(([from, length]) => span(from, from + length)), { maxLength: 30 });
+
 describe("any axis", () => {
-  const spans = fc.array(fc.tuple(fc.integer({ min: 0, max: 1_000_000 }), fc.integer({ min: 0, max: 5_000 })).map(([from, length]) => span(from, from + length)), { maxLength: 30 });
   it("runs from 0 to 1 without gaps", () => {
     fc.assert(
       fc.property(spans, (busy) => {
@@ -65,13 +66,27 @@ describe("any axis", () => {
 describe("ticks", () => {
   it("stand at round times since the begin", () => {
     const axis = timeAxis([span(1_000, 11_000)], span(1_000, 11_000));
-    expect(ticksOf(axis, 1_000, 5).map((one) => one.sinceMs)).toEqual([0, 2_000, 4_000, 6_000, 8_000, 10_000]);
+    expect(ticksOf(axis, 1_000, 0.1).map((one) => one.sinceMs)).toEqual([0, 2_000, 4_000, 6_000, 8_000, 10_000]);
   });
   it("are few, and none is inside of what is folded", () => {
     const axis = timeAxis([span(0, 100), span(86_400_000, 86_400_100)], span(0, 86_400_100));
-    const ticks = ticksOf(axis, 0, 6);
+    const ticks = ticksOf(axis, 0, 0.08);
     expect(ticks.length).toBeLessThanOrEqual(24);
     expect(ticks.every((one) => one.sinceMs <= 100 || one.sinceMs >= 86_400_000)).toBe(true);
+  });
+  it("have labels that do not overlap, and are within the axis, however narrow it is", () => {
+    fc.assert(
+      fc.property(spans, fc.double({ min: 0.05, max: 0.9, noNaN: true }), (busy, room) => {
+        const axis = timeAxis(busy, span(0, 1_000_000));
+        let reached = 0;
+        for (const { place, isLate } of ticksOf(axis, 0, room)) {
+          const from = isLate ? place - room : place;
+          expect(from).toBeGreaterThanOrEqual(reached);
+          reached = from + room;
+          expect(reached).toBeLessThanOrEqual(1 + 1e-9);
+        }
+      }),
+    );
   });
 });
 

@@ -18,10 +18,11 @@ export interface Axis extends Span {
   pieces: Piece[];
 }
 
-/** A mark on the axis: its place, and its time since the begin. */
+/** A mark on the axis: its place, its time since the begin, and whether its label is before it, since behind it there is no room. */
 export interface Tick {
   place: number;
   sinceMs: number;
+  isLate: boolean;
 }
 
 /** An idle time is folded if it is longer than this share of all busy time together. */
@@ -30,6 +31,7 @@ const FOLDED_WIDTH = 0.04;
 const FOLDED_WIDTH_ALL = 0.4;
 const NICE_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000];
 const DAY_MS = 86_400_000;
+const TICKS_MAX = 6;
 
 /** Builds the axis of what is shown: `busy` are the spans in which something was done, in any order. */
 export function timeAxis(busy: readonly Span[], shown: Span, folds = true): Axis {
@@ -106,26 +108,30 @@ export function timeAt(axis: Axis, place: number): number {
   return piece.fromMs + (piece.toMs - piece.fromMs) * Math.min(Math.max(share, 0), 1);
 }
 
-/** Marks at round times since `originMs`, about `wanted` of them, none inside of what is folded. */
-export function ticksOf(axis: Axis, originMs: number, wanted: number): Tick[] {
+/** Marks at round times since `originMs`, none inside of what is folded. `room` is the width of a label as a share of the axis; labels overlap neither each other nor what is folded. */
+export function ticksOf(axis: Axis, originMs: number, room: number): Tick[] {
   const open = axis.pieces.filter((one) => !one.isFolded);
   const openMs = open.reduce((sum, one) => sum + one.toMs - one.fromMs, 0);
-  const stepMs = niceStep(openMs / Math.max(wanted, 1));
+  const wanted = Math.min(Math.max(Math.floor(1 / (1.5 * room)), 2), TICKS_MAX);
+  const stepMs = niceStep(openMs / wanted);
   const ticks: Tick[] = [];
+  let reached = 0;
   for (const piece of open) {
     for (let since = Math.ceil((piece.fromMs - originMs) / stepMs) * stepMs; since + originMs <= piece.toMs && ticks.length < 4 * wanted; since += stepMs) {
       const place = placeOf(axis, since + originMs);
-      const last = ticks.at(-1);
-      const room = 0.5 / Math.max(wanted, 1);
-      if ((!last || place - last.place > room) && isFree(axis, place, room)) ticks.push({ place, sinceMs: since });
+      const isLate = place + room > 1;
+      const [from, to] = isLate ? [place - room, place] : [place, place + room];
+      if (from < reached || !isFree(axis, from, to)) continue;
+      ticks.push({ place, sinceMs: since, isLate });
+      reached = to;
     }
   }
   return ticks;
 }
 
-/** Whether the label of a tick, which stands behind it, is over nothing that is folded. */
-function isFree(axis: Axis, place: number, room: number): boolean {
-  return !axis.pieces.some((one) => one.isFolded && one.from < place + room && one.to > place);
+/** Whether nothing is folded between two places. */
+function isFree(axis: Axis, from: number, to: number): boolean {
+  return !axis.pieces.some((one) => one.isFolded && one.from < to && one.to > from);
 }
 
 function niceStep(ms: number): number {

@@ -1,5 +1,5 @@
 // The timeline of an execution: a row a step, with segments for queue, attempts, back-off and waits, on an axis that can be zoomed.
-import { type ReactNode, useCallback, useMemo, useRef, useState } from "react";
+import { type ReactNode, type RefObject, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Button } from "@/parts/button";
 import { DataTable } from "@/parts/data-table";
 import { Empty } from "@/parts/notice";
@@ -24,7 +24,8 @@ interface Props {
   onChoose: (path: string) => void;
 }
 
-const TICKS_WANTED = 6;
+/** The width of the label of a tick. */
+const LABEL_PX = 60;
 const BRUSH_MIN_PX = 6;
 
 /** The timeline. It stands still while the pointer is over it. */
@@ -149,6 +150,7 @@ function Ticks({ axis, originMs, onBrush, onWhole }: { axis: Axis; originMs: num
   const [brush, setBrush] = useState<[number, number] | null>(null);
   const frame = useRef<HTMLSpanElement>(null);
   useShortcut("Escape", "draw over no part of the timeline", () => setBrush(null), brush !== null);
+  const widthPx = useWidth(frame);
   const placeAt = useCallback((clientX: number) => {
     const box = frame.current?.getBoundingClientRect();
     return box ? Math.min(Math.max((clientX - box.left) / box.width, 0), 1) : 0;
@@ -173,8 +175,8 @@ function Ticks({ axis, originMs, onBrush, onWhole }: { axis: Axis; originMs: num
       onDoubleClick={onWhole}
     >
       <span className="visually-hidden">Time since the begin</span>
-      {ticksOf(axis, originMs, TICKS_WANTED).map((one) => (
-        <span key={one.sinceMs} className={`${styles.tick} ${one.place > 0.9 ? styles.late : ""}`} style={{ insetInlineStart: `${one.place * 100}%` }}>
+      {ticksOf(axis, originMs, LABEL_PX / Math.max(widthPx, LABEL_PX)).map((one) => (
+        <span key={one.sinceMs} className={`${styles.tick} ${one.isLate ? styles.late : ""}`} style={{ insetInlineStart: `${one.place * 100}%` }}>
           {one.sinceMs === 0 ? "0" : durationText(one.sinceMs)}
         </span>
       ))}
@@ -188,6 +190,18 @@ function Ticks({ axis, originMs, onBrush, onWhole }: { axis: Axis; originMs: num
       {brush && <span className={styles.brush} style={placed(Math.min(...brush), Math.max(...brush))} />}
     </span>
   );
+}
+
+/** The width of an element, also after it has changed. */
+function useWidth(element: RefObject<HTMLElement | null>): number {
+  const [widthPx, setWidth] = useState(0);
+  useEffect(() => {
+    if (!element.current) return;
+    const observer = new ResizeObserver(([entry]) => entry && setWidth(entry.contentRect.width));
+    observer.observe(element.current);
+    return () => observer.disconnect();
+  }, [element]);
+  return widthPx;
 }
 
 function Legend(): ReactNode {

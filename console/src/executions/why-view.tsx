@@ -4,6 +4,7 @@ import type { ReactNode } from "react";
 import type { Schemas } from "@/api/client";
 import { StateMark } from "@/parts/state-mark";
 import { TimeText } from "@/parts/time-text";
+import { sentence } from "@/words/sentence";
 import type { ExecutionRecord } from "./execution-reads";
 import styles from "./why-view.module.css";
 
@@ -28,10 +29,6 @@ export function WhyView({ record }: { record: ExecutionRecord }) {
       {reason.remedy && <p className={styles.remedy}>{sentence(reason.remedy)}</p>}
     </div>
   );
-}
-
-function sentence(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }
 
 function factsOf(reason: Reason): ReactNode[] {

@@ -45,7 +45,7 @@ export const EdgeLayer = memo(function EdgeLayer({ edges, ways, taken, isPlan, m
       {drawn.map((chunk, number) => (
         <EdgeChunk key={number} chunk={chunk} taken={takenText(taken, number)} isPlan={isPlan} window={window} />
       ))}
-      {marked !== "" && <MarkedEdges drawn={drawn} marked={marked} />}
+      {marked !== "" && <MarkedEdges drawn={drawn} taken={taken} isPlan={isPlan} marked={marked} />}
     </svg>
   );
 });
@@ -64,18 +64,23 @@ function takenText(taken: readonly boolean[], chunk: number): string {
 const EdgeChunk = memo(function EdgeChunk({ chunk, taken, isPlan, window }: { chunk: readonly DrawnEdge[]; taken: string; isPlan: boolean; window: string }) {
   return chunk.map(({ edge, path, bounds, label }, number) => {
     if (window !== "" && !meets(bounds, window)) return null;
-    const look = taken[number] === "1" ? styles.taken : isPlan ? styles.plan : styles.ghost;
-    return <EdgePath key={edge.id} path={path} className={`${look} ${edge.isBack ? styles.back : ""}`} label={edge.label} isBack={edge.isBack} at={label} />;
+    return <EdgePath key={edge.id} path={path} className={`${lookOf(taken[number] === "1", isPlan)} ${edge.isBack ? styles.back : ""}`} label={edge.label} isBack={edge.isBack} at={label} />;
   });
 });
 
+function lookOf(isTaken: boolean, isPlan: boolean): string | undefined {
+  return isTaken ? styles.taken : isPlan ? styles.plan : styles.ghost;
+}
+
 /** The edges of the chosen box, once more above the others. */
-function MarkedEdges({ drawn, marked }: { drawn: readonly (readonly DrawnEdge[])[]; marked: string }) {
-  const found = drawn.flatMap((chunk) => chunk.filter(({ edge }) => edge.source === marked || edge.target === marked));
+function MarkedEdges({ drawn, taken, isPlan, marked }: { drawn: readonly (readonly DrawnEdge[])[]; taken: readonly boolean[]; isPlan: boolean; marked: string }) {
+  const found = drawn.flat().flatMap(({ edge, path }, number) => (edge.source === marked || edge.target === marked ? [{ id: edge.id, path, isTaken: taken[number] ?? false }] : []));
   return (
     <g className={styles.marked}>
-      {found.map(({ edge, path }) => (
-        <path key={edge.id} d={path} />
+      {found.map(({ id, path, isTaken }) => (
+        <g key={id} className={lookOf(isTaken, isPlan)}>
+          <path d={path} />
+        </g>
       ))}
     </g>
   );

@@ -1,6 +1,7 @@
 // Says why an action has failed. Where somebody else was faster, it says so, and reads what is there now; what was typed stays.
 import { Problem } from "@/api/problem";
 import { refresh } from "@/api/client";
+import { sentence } from "@/words/sentence";
 import { Button } from "./button";
 import { ErrorNotice, Notice } from "./notice";
 
@@ -10,7 +11,7 @@ export function ActionError({ error, paths = [] }: { error: unknown; paths?: str
     return (
       <Notice look="warn">
         <p>Somebody else has changed this since the page read it, so nothing was saved. What you have typed is still here.</p>
-        <p>{error.message}</p>
+        <p>{sentence(error.message)}</p>
         <Button onClick={() => void refresh(...paths)}>Read what is there now</Button>
         <p>Then look whether your change still fits, and save again.</p>
       </Notice>

@@ -10,6 +10,8 @@ export interface Column<Row> {
   cell: (row: Row) => ReactNode;
   /** Its share of the width, as in `grid-template-columns`: "2fr", "8rem". */
   width?: string;
+  /** Its share where the page is narrow; `width` if none is given. */
+  narrowWidth?: string;
   align?: "end";
   /** Whether it is left out where the page is narrow. */
   wideOnly?: boolean;
@@ -67,7 +69,7 @@ export function DataTable<Row>({ label, rows, columns, keyOf, nameOf, onOpen, ch
   useShortcut("Enter", "open the row", () => rows[present] && onOpen?.(rows[present]), Boolean(onOpen) && present >= 0);
   useShortcut("x", "choose the row", () => rows[present] && toggle(rows[present]), Boolean(onChoose));
   const widths = `${onChoose ? "2.2rem " : ""}${columns.map((one) => `minmax(0, ${one.width ?? "1fr"})`).join(" ")}`;
-  const narrow = `${onChoose ? "2.2rem " : ""}${columns.filter((one) => !one.wideOnly).map((one) => `minmax(0, ${one.width ?? "1fr"})`).join(" ")}`;
+  const narrow = `${onChoose ? "2.2rem " : ""}${columns.filter((one) => !one.wideOnly).map((one) => `minmax(0, ${one.narrowWidth ?? one.width ?? "1fr"})`).join(" ")}`;
   return (
     <div role="table" aria-label={label} aria-rowcount={rows.length + 1} className={styles.table} ref={(element) => setWidths(element, widths, narrow)}>
       <div role="rowgroup">

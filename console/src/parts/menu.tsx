@@ -17,7 +17,7 @@ export function Menu({ title, label, items }: { title: ReactNode; label?: string
   return (
     <Radix.Root modal={false}>
       <Radix.Trigger className={buttons.button} aria-label={label}>
-        {title} <span aria-hidden="true">▾</span>
+        <span className={styles.title}>{title}</span> <span aria-hidden="true">▾</span>
       </Radix.Trigger>
       <Radix.Portal>
         <Radix.Content className={styles.menu} align="end" sideOffset={4}>

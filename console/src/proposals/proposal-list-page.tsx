@@ -1,5 +1,5 @@
 // Proposals: changes of definitions that wait for a review, and those that are done.
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { api, type Schemas } from "@/api/client";
 import { usePages } from "@/api/pages";
 import { usePolling } from "@/api/polling";
@@ -18,7 +18,7 @@ type Row = Schemas["ProposalSummary"];
 
 const COLUMNS: Column<Row>[] = [
   { id: "state", title: "State", width: "8rem", cell: (row) => <ProposalState proposal={row} /> },
-  { id: "slug", title: "Definition", width: "2fr", cell: (row) => <bdi>{row.slug}</bdi> },
+  { id: "slug", title: "Definition", width: "2fr", cell: (row) => <Link to="/proposals/$id" params={{ id: row.id }}><bdi>{row.slug}</bdi></Link> },
   { id: "note", title: "Note", width: "3fr", wideOnly: true, cell: (row) => <bdi>{row.note}</bdi> },
   { id: "by", title: "Proposed by", width: "1.5fr", wideOnly: true, cell: (row) => row.proposedBy },
   { id: "at", title: "When", width: "1fr", cell: (row) => <TimeText at={row.createdAt} /> },

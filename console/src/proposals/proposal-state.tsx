@@ -6,10 +6,10 @@ import { PROPOSAL_MARKS, proposalState } from "./proposal-words";
 /** Shows the state of a proposal by its word, with a glyph and colour. */
 export function ProposalState({ proposal }: { proposal: Parameters<typeof proposalState>[0] }) {
   const word = proposalState(proposal);
-  const { glyph, style } = stateWord(PROPOSAL_MARKS[word] ?? word);
+  const { glyphOf, styleOf } = PROPOSAL_MARKS[word] ?? { glyphOf: word, styleOf: word };
   return (
-    <span className={`${marks.mark} ${marks[style]}`}>
-      <span aria-hidden="true">{glyph}</span> {word}
+    <span className={`${marks.mark} ${marks[stateWord(styleOf).style]}`}>
+      <span aria-hidden="true">{stateWord(glyphOf).glyph}</span> {word}
     </span>
   );
 }

@@ -8,8 +8,15 @@ export function proposalState(proposal: Proposal): string {
   return proposal.expired ? "expired" : proposal.status;
 }
 
-/** The state of an execution whose glyph and colour fit that of a proposal. */
-export const PROPOSAL_MARKS: Record<string, string> = { pending: "waiting_approval", approved: "running", applied: "completed", rejected: "cancelled", failed: "failed", expired: "cancelled" };
+/** The states of executions whose glyph and whose colour fit those of a proposal. */
+export const PROPOSAL_MARKS: Record<string, { glyphOf: string; styleOf: string }> = {
+  pending: { glyphOf: "waiting_approval", styleOf: "waiting_approval" },
+  approved: { glyphOf: "completed", styleOf: "running" },
+  applied: { glyphOf: "completed", styleOf: "completed" },
+  rejected: { glyphOf: "cancelled", styleOf: "cancelled" },
+  failed: { glyphOf: "failed", styleOf: "failed" },
+  expired: { glyphOf: "cancelled", styleOf: "cancelled" },
+};
 
 /** What a proposal may do that its definition may not do now, as people say it. */
 export const RIGHTS: Record<string, string> = {

@@ -1,7 +1,7 @@
 // The frame of all pages: navigation, who is signed in, the state of the connection, and the keys that act everywhere.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useNavigate, useRouter } from "@tanstack/react-router";
-import { useState, useSyncExternalStore } from "react";
+import { Link, Outlet, useLocation, useNavigate, useRouter } from "@tanstack/react-router";
+import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { accessEnd, hasToken, signOut, switchTenant } from "@/api/access";
 import { SERVER_URL } from "@/api/base";
 import { live } from "@/api/live";
@@ -38,11 +38,7 @@ export function Layout() {
         <Link to="/executions" className={styles.brand}>
           <img src={`${SERVER_URL}/icon.svg`} alt="" width="24" height="24" /> Perdure
         </Link>
-        <nav aria-label="Main" className={styles.nav}>
-          {PLACES.map((place) => (
-            <NavLink key={place.path} place={place} />
-          ))}
-        </nav>
+        <Navigation />
         <div className={styles.tools}>
           <Button look="quiet" onClick={() => setOpen("palette")}>
             Go to … <kbd>{/mac/i.test(navigator.platform) ? "⌘" : "Ctrl"} K</kbd>
@@ -60,6 +56,23 @@ export function Layout() {
       {open === "palette" && <Palette onClose={() => setOpen("")} />}
       {ended && <SessionEnded />}
     </div>
+  );
+}
+
+/** The places; where they are in a row that is wider than the page, the present one is scrolled into sight. */
+function Navigation() {
+  const row = useRef<HTMLElement>(null);
+  const { pathname } = useLocation();
+  useEffect(() => {
+    const present = row.current?.querySelector<HTMLElement>("[aria-current=page]");
+    if (row.current && present) row.current.scrollLeft = present.offsetLeft - row.current.offsetLeft - (row.current.clientWidth - present.offsetWidth) / 2;
+  }, [pathname]);
+  return (
+    <nav ref={row} aria-label="Main" className={styles.nav}>
+      {PLACES.map((place) => (
+        <NavLink key={place.path} place={place} />
+      ))}
+    </nav>
   );
 }
 

@@ -13,6 +13,7 @@ import { TimeText } from "@/parts/time-text";
 import { useIdentity, useRefusal } from "@/shell/identity";
 import { tellEveryone } from "@/shell/told";
 import { apiTime, fieldTime } from "@/triggers/tick-times";
+import { stateWord } from "@/words/states";
 import { KIND_NAMES, type NotificationKind } from "./notification-kinds";
 
 type Person = Schemas["PersonDetails"];
@@ -70,9 +71,9 @@ function Absence({ person }: { person: Person }) {
   if (!person.outFromAt && !person.outUntilAt) return <>no</>;
   return (
     <>
-      {person.isOut ? <strong className={blocks.warn}>⏸ out now</strong> : "planned"}
-      {person.outFromAt && <>, from <TimeText at={person.outFromAt} /></>}
-      {person.outUntilAt && <> until <TimeText at={person.outUntilAt} /></>}
+      {person.isOut ? <strong className={blocks.warn}>{stateWord("paused").glyph} out now</strong> : "planned"}
+      {person.outFromAt && <>; {person.isOut ? "began" : "begins"} <TimeText at={person.outFromAt} /></>}
+      {person.outUntilAt && <>; ends <TimeText at={person.outUntilAt} /></>}
     </>
   );
 }

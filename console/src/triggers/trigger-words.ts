@@ -1,5 +1,6 @@
 // Triggers in sentences: when they start something, what a tick does while an earlier execution is in progress, and how they stand.
 import type { Schemas } from "@/api/client";
+import { stateWord } from "@/words/states";
 
 export type ScheduleConfig = Schemas["ScheduleConfig"] & { type: "schedule" };
 export type WebhookConfig = Schemas["WebhookConfig"] & { type: "webhook" };
@@ -50,7 +51,7 @@ export const TICK_NOTES: Record<string, string> = {
 export function triggerState(trigger: Trigger): { word: "active" | "disabled" | "paused" | "circuit breaker open"; glyph: string; look: "good" | "dim" | "warn" | "bad" } {
   if (!trigger.enabled) return { word: "disabled", glyph: "○", look: "dim" };
   if (trigger.pause?.breaker) return { word: "circuit breaker open", glyph: "✗", look: "bad" };
-  if (trigger.pause) return { word: "paused", glyph: "⏸", look: "warn" };
+  if (trigger.pause) return { word: "paused", glyph: stateWord("paused").glyph, look: "warn" };
   return { word: "active", glyph: "✓", look: "good" };
 }
 

@@ -13,6 +13,7 @@ import { TimeText } from "@/parts/time-text";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
+import { stateWord } from "@/words/states";
 import { ImportDialog } from "./import-dialog";
 import { OutcomeStrip } from "./outcome-strip";
 import { isDefinition, type ListedWorkflow, type Outcomes, useOutcomes } from "./workflow-data";
@@ -111,8 +112,8 @@ function columnsOf(outcomes: Outcomes): Column<ListedWorkflow>[] {
           <Link to="/workflows/$slug" params={{ slug: one.slug }} title={isDefinition(one) ? one.description || one.name : undefined}>
             {one.slug}
           </Link>{" "}
-          {isDefinition(one) && !one.enabled && <span className={blocks.warn} title="New starts are paused">⏸</span>}{" "}
-          {isDefinition(one) && one.tags.map((tag) => <span key={tag} className={blocks.chip}>{tag}</span>)}
+          {isDefinition(one) && !one.enabled && <span className={blocks.warn} title="New starts are paused">{stateWord("paused").glyph}</span>}{" "}
+          <span className={blocks.chips}>{isDefinition(one) && one.tags.map((tag) => <span key={tag} className={blocks.chip}>{tag}</span>)}</span>
         </>
       ),
     },
@@ -122,7 +123,7 @@ function columnsOf(outcomes: Outcomes): Column<ListedWorkflow>[] {
       title: "New starts",
       width: "7rem",
       wideOnly: true,
-      cell: (one) => (!isDefinition(one) ? (one.engines.length ? "taken" : "no engine") : one.enabled ? "taken" : <strong className={blocks.warn}>⏸ paused</strong>),
+      cell: (one) => (!isDefinition(one) ? (one.engines.length ? "taken" : "no engine") : one.enabled ? "taken" : <strong className={blocks.warn}>{stateWord("paused").glyph} paused</strong>),
     },
     {
       id: "outcomes",

@@ -86,8 +86,12 @@ GLYPHS = {
     "waiting": ("…", "."),
     "waiting_approval": ("?", "?"),
     "skipped": ("–", "-"),
+    "running": ("▶", ">"),
+    "undoing": ("↶", "<"),
+    "paused": ("‖", "="),
+    "needs_attention": ("!", "!"),
 }
-"""A mark for each state of a step: where the terminal has it, and where it has only ASCII."""
+"""A mark for each state of a step and status of an execution: where the terminal has it, and where it has only ASCII."""
 
 
 def cell(text: object, style: str = "") -> TextCell:
