@@ -36,7 +36,7 @@ async def test_a_group_is_discarded_after_its_number_was_shown(page: Page, shop:
     await groups.click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Reason").fill("paid by hand")
-    await dialog.get_by_role("button", name="discard 1").click()
+    await dialog.get_by_role("button", name="Discard 1").click()
     await expect(dialog.get_by_text("0 left.")).to_be_visible(timeout=30_000)
     await dialog.get_by_role("button", name="Close").last.click()
     await expect(page.get_by_text("No dead letter fits this filter")).to_be_visible(timeout=20_000)

@@ -89,12 +89,33 @@ async def test_a_command_for_all_of_a_filter_says_how_many_before_and_how_far_it
     await page.get_by_role("menuitem", name="Pause").click()
     dialog = page.get_by_role("dialog")
     await expect(dialog.get_by_text("Such as the newest 3:")).to_be_visible()
-    button = dialog.get_by_role("button", name=re.compile(r"^pause \d+$"))
+    button = dialog.get_by_role("button", name=re.compile(r"^Pause \d+$"))
     count = int((await button.inner_text()).split()[1])
     assert count >= len(started)
     await button.click()
     await expect(dialog.get_by_text(f"{count} have the request")).to_be_visible(timeout=30_000)
     await expect(dialog.get_by_text("0 left.")).to_be_visible()
+
+
+async def test_a_command_never_acts_on_more_than_what_a_text_has_found(page: Page, shop: Shop) -> None:
+    await opened(page, shop, "/executions?workflow=order&text=o-17")
+    row = page.get_by_role("row", name="order/o-17: failed")
+    await expect(row).to_be_visible()
+    await page.get_by_role("button", name="With all of the filter").click()
+    retry = page.get_by_role("menuitem", name="Retry")
+    await expect(retry).to_be_disabled()
+    await expect(retry).to_contain_text("choose those that you mean")
+    await page.keyboard.press("Escape")
+    await row.get_by_role("checkbox").check()
+    await page.get_by_role("button", name="With 1 chosen").click()
+    await retry.click()
+    await expect(page.get_by_role("dialog").get_by_role("button", name="Retry 1")).to_be_visible()
+
+
+async def test_a_word_alone_that_fits_nothing_can_be_looked_for_as_text(page: Page, shop: Shop) -> None:
+    await opened(page, shop, "/executions?workflow=order&q=o-17")
+    await page.get_by_role("button", name="Look for the text “o-17”").click()
+    await expect(page.get_by_role("row", name="order/o-17: failed")).to_be_visible()
 
 
 async def test_who_may_only_read_is_told_why_a_command_is_not_for_them(page: Page, shop: Shop) -> None:

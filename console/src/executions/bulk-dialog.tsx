@@ -57,9 +57,10 @@ export function BulkDialog({ action, filter, keys, onClose }: Props) {
   const count = keys.length || (preview.data?.total ?? 0);
   const samples = (keys.length ? keys : (preview.data?.newest ?? [])).slice(0, SAMPLES);
   const done = perform.data;
+  const title = `${action[0]?.toUpperCase()}${action.slice(1)}`;
   return (
     <Dialog
-      title={`${action[0]?.toUpperCase()}${action.slice(1)} many executions`}
+      title={`${title} many executions`}
       onClose={onClose}
       actions={
         done ? (
@@ -69,8 +70,8 @@ export function BulkDialog({ action, filter, keys, onClose }: Props) {
         ) : (
           <>
             <Button onClick={onClose}>Do nothing</Button>
-            <Button look={action === "terminate" ? "danger" : "main"} busy={perform.isPending} refusal={count ? "" : "It acts on none"} onClick={() => perform.mutate()}>
-              {action} {countText(count)}
+            <Button look={action === "terminate" ? "danger" : "main"} busy={perform.isPending} refusal={count ? "" : preview.isLoading ? "It is being counted on how many it would act" : "It acts on none"} onClick={() => perform.mutate()}>
+              {title} {preview.isLoading ? "…" : countText(count)}
             </Button>
           </>
         )
@@ -83,7 +84,8 @@ export function BulkDialog({ action, filter, keys, onClose }: Props) {
           {filterText(filter) && keys.length === 0 && <code>{filterText(filter)}</code>}
           {preview.isLoading && <Loading what="what it would act on" />}
           {preview.error && <ErrorNotice error={preview.error} onRetry={() => void preview.refetch()} />}
-          {preview.data && (
+          {preview.data && count === 0 && <Notice>The filter selects none on which this would act.</Notice>}
+          {preview.data && count > 0 && (
             <ul className={styles.statuses}>
               {Object.entries(preview.data.statuses).map(([status, one]) => (
                 <li key={status}>

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { FIELDS, type ExecutionFilter, filterText, parseFilter } from "./execution-filter";
+import { bareWords, FIELDS, type ExecutionFilter, filterText, parseFilter } from "./execution-filter";
 
 test("names, attributes and quoted text are told apart", () => {
   expect(parseFilter('status=failed status=cancelled workflow=order cents>500 customer=ada "card declined"')).toEqual({
@@ -18,4 +18,8 @@ test("a filter that is written and read is the same", () => {
       expect(parseFilter(filterText(filter))).toEqual(filter);
     }),
   );
+});
+
+test("words alone are known as such", () => {
+  expect(bareWords(parseFilter("o-17 cents>500 customer=ada vip || old"))).toEqual(["o-17"]);
 });

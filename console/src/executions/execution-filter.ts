@@ -76,6 +76,11 @@ export function parseFilter(typed: string, order = ""): ExecutionFilter {
   return found;
 }
 
+/** The conditions that are the name of an attribute alone, as somebody types who looks for a text. */
+export function bareWords(filter: ExecutionFilter): string[] {
+  return filter.q.filter((one) => /^[^\s=<>!|"]+$/.test(one));
+}
+
 /** Writes a filter as it can be typed. */
 export function filterText(filter: ExecutionFilter): string {
   const named = (Object.keys(FIELDS) as (keyof typeof FIELDS)[]).flatMap((name) => {

@@ -19,7 +19,8 @@ import { countText } from "@/words/times";
 import { stateWord } from "@/words/states";
 import { BulkDialog, type BulkAction } from "./bulk-dialog";
 import { ColumnDialog } from "./column-dialog";
-import { apiFilter, type ExecutionFilter, filterOf, searchOf } from "./execution-filter";
+import { apiFilter, bareWords, type ExecutionFilter, filterOf, searchOf } from "./execution-filter";
+import type { ExecutionKey } from "./execution-reads";
 import { FilterBar } from "./filter-bar";
 import { type ColumnName, columnsOf, DEFAULT_COLUMNS } from "./list-columns";
 import { rememberList } from "./neighbours";
@@ -40,7 +41,7 @@ export function ExecutionListPage() {
   const filter = filterOf(view);
   const columns = columnsOf(view.list("columns"));
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const [bulk, setBulk] = useState<BulkAction | null>(null);
+  const [bulk, setBulk] = useState<{ action: BulkAction; keys: ExecutionKey[] } | null>(null);
   const [dialog, setDialog] = useState<"" | "columns" | "start">("");
   const refusal = useRefusal("operator");
   const { rows, found, added, showAdded } = useRows(filter);
@@ -55,7 +56,7 @@ export function ExecutionListPage() {
     if (hasNextPage && !isFetchingNextPage) void fetchNextPage();
   }, [fetchNextPage, hasNextPage, isFetchingNextPage]);
   const scanned = found.data?.pages.reduce((sum, page) => sum + (page.scanned ?? 0), 0) ?? 0;
-  const keys = rows.filter((row) => chosen.has(keyOf(row))).map(({ workflow, id }) => ({ workflow, id }));
+  const bulkRefusal = refusal || (filter.text && chosen.size === 0 ? "Of what was found by text, choose those that you mean" : "");
   return (
     <Page
       title="Executions"
@@ -71,9 +72,9 @@ export function ExecutionListPage() {
             title={chosen.size ? `With ${countText(chosen.size)} chosen` : "With all of the filter"}
             items={(["cancel", "pause", "resume", "retry", "undo", "terminate"] as const).map((action) => ({
               title: `${stateWord(action).word[0]?.toUpperCase()}${action.slice(1)} …`,
-              refusal,
+              refusal: bulkRefusal,
               danger: action === "terminate",
-              onChoose: () => setBulk(action),
+              onChoose: () => setBulk({ action, keys: [...chosen].map(keyFrom) }),
             }))}
           />
         </>
@@ -88,7 +89,7 @@ export function ExecutionListPage() {
       )}
       {found.error && <ErrorNotice error={found.error} onRetry={() => void found.refetch()} />}
       {found.isPending && <Loading what="the executions" />}
-      {found.data && rows.length === 0 && !hasNextPage && <NoRows filtered={Object.values(searchOf(filter)).some((one) => one !== undefined)} />}
+      {found.data && rows.length === 0 && !hasNextPage && <NoRows filter={filter} onChange={change} />}
       {rows.length > 0 && (
         <DataTable
           label="Executions"
@@ -114,17 +115,25 @@ export function ExecutionListPage() {
           </Button>
         )}
       </p>
-      {bulk && <BulkDialog action={bulk} filter={filter} keys={keys} onClose={() => setBulk(null)} />}
+      {bulk && <BulkDialog action={bulk.action} filter={filter} keys={bulk.keys} onClose={() => setBulk(null)} />}
       {dialog === "columns" && <ColumnDialog columns={columns} attributes={attributes} onChange={(next) => view.change({ columns: next.join() === DEFAULT_COLUMNS.join() ? undefined : next }, true)} onClose={() => setDialog("")} />}
       {dialog === "start" && <StartDialog workflows={workflows} onClose={() => setDialog("")} />}
     </Page>
   );
 }
 
-function NoRows({ filtered }: { filtered: boolean }) {
-  return filtered ? (
+function NoRows({ filter, onChange }: { filter: ExecutionFilter; onChange: (filter: ExecutionFilter) => void }) {
+  const bare = bareWords(filter);
+  return Object.values(searchOf(filter)).some((one) => one !== undefined) ? (
     <Empty title="No execution fits this filter">
-      <p>Remove a filter above, or look at a longer time.</p>
+      {bare.length > 0 ? (
+        <>
+          <p>A word alone is the name of an attribute: none that fits has {bare.join(", ")}.</p>
+          <Button onClick={() => onChange({ ...filter, q: filter.q.filter((one) => !bare.includes(one)), text: bare.join(" ") })}>Look for the text “{bare.join(" ")}”</Button>
+        </>
+      ) : (
+        <p>Remove a filter above, or look at a longer time.</p>
+      )}
     </Empty>
   ) : (
     <Empty title="There are no executions yet">
@@ -135,14 +144,20 @@ function NoRows({ filtered }: { filtered: boolean }) {
   );
 }
 
-function keyOf(row: { workflow: string; id: string }): string {
+function keyOf(row: ExecutionKey): string {
   return `${encodeURIComponent(row.workflow)}/${encodeURIComponent(row.id)}`;
+}
+
+/** The execution whose key is `text`, which need not be among the rows any more. */
+function keyFrom(text: string): ExecutionKey {
+  const [workflow = "", id = ""] = text.split("/").map(decodeURIComponent);
+  return { workflow, id };
 }
 
 function columnOf(name: ColumnName, filter: ExecutionFilter, change: (filter: ExecutionFilter) => void, onOpen: () => void): Column<Row> {
   switch (name) {
     case "status":
-      return { id: name, title: "Status", width: "9.5rem", cell: (row) => <StateMark state={row.status} /> };
+      return { id: name, title: "Status", width: "9.5rem", narrowWidth: "6.5rem", cell: (row) => <StateMark state={row.status} /> };
     case "execution":
       return {
         id: name,
