@@ -15,8 +15,17 @@ import styles from "./approval-list-page.module.css";
 
 type Approval = Schemas["Approval"];
 
-const COLUMNS: Column<Approval>[] = [
-  { id: "title", title: "Question", width: "3fr", cell: (row) => <Link to="/approvals/$id" params={{ id: row.id }}><bdi>{row.title}</bdi></Link> },
+const columnsOf = (list: string[]): Column<Approval>[] => [
+  {
+    id: "title",
+    title: "Question",
+    width: "3fr",
+    cell: (row) => (
+      <Link to="/approvals/$id" params={{ id: row.id }} state={{ list } as never}>
+        <bdi>{row.title}</bdi>
+      </Link>
+    ),
+  },
   { id: "due", title: "Due", width: "1fr", cell: (row) => <Due row={row} /> },
   { id: "execution", title: "Asked by", width: "2fr", wideOnly: true, cell: (row) => (row.requestedBy ? `${row.requestedBy.workflow}/${row.requestedBy.id}` : "") },
   { id: "assignees", title: "Who may decide", width: "1.5fr", wideOnly: true, cell: (row) => row.assignees.join(", ") || "anybody" },
@@ -38,7 +47,8 @@ export function ApprovalListPage() {
     ...usePolling(),
   });
   const rows = found.data?.pages.flatMap((page) => page.items) ?? [];
-  const open = (row: Approval) => void navigate({ to: "/approvals/$id", params: { id: row.id }, state: { list: rows.map(({ id }) => id) } as never });
+  const list = rows.map(({ id }) => id);
+  const open = (row: Approval) => void navigate({ to: "/approvals/$id", params: { id: row.id }, state: { list } as never });
   return (
     <Page
       title="Approvals"
@@ -72,7 +82,7 @@ export function ApprovalListPage() {
         <DataTable
           label="Approvals that wait"
           rows={rows}
-          columns={COLUMNS}
+          columns={columnsOf(list)}
           keyOf={(row) => row.id}
           nameOf={(row) => row.title}
           onOpen={open}
