@@ -158,12 +158,14 @@ class AsyncClient:
         """
         return NamedWorkflow(parse_reference(reference).name, reference=reference)
 
-    def document(self, document: Document, *, workflow: str = "") -> NamedWorkflow:
+    def document(self, document: Document, *, workflow: str = "", until: str = "") -> NamedWorkflow:
         """A definition that is not in the catalog, to start it once: ``client.start(client.document(text).with_(id="7"), cents=500)``.
 
         It may call what is in the catalog. Its executions have `workflow` as theirs, else the name of the document; any engine that runs the catalog runs them.
+
+        With `until`, the id of a step, they perform what leads to that step, and end with its result.
         """
-        return NamedWorkflow(workflow and checked_name(workflow, "workflow"), document=document_bytes(document))
+        return NamedWorkflow(workflow and checked_name(workflow, "workflow"), document=document_bytes(document), until=until)
 
     @overload
     async def start(self, workflow: Workflow[P, R], /, *args: P.args, **kwargs: P.kwargs) -> AsyncHandle[R]: ...
@@ -222,7 +224,7 @@ class AsyncClient:
             raise WrongVerb("a definition of the catalog was started with connection=", "start it after your commit, or start a workflow of code that calls it")
         await self._declare(queue)
         if known.document:
-            started = await self._access.call(on_catalog.start_document, wanted, known.document)
+            started = await self._access.call(on_catalog.start_document, wanted, known.document, until=known.until)
         else:
             started = await self._access.call(on_catalog.start, wanted, known.reference)
         return AsyncHandle(self._access, started.key, Any, started.created)

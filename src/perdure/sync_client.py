@@ -214,12 +214,14 @@ class Client:
         """
         return self._inner.definition(reference)
 
-    def document(self, document: Document, *, workflow: str = "") -> NamedWorkflow:
+    def document(self, document: Document, *, workflow: str = "", until: str = "") -> NamedWorkflow:
         """A definition that is not in the catalog, to start it once: ``client.start(client.document(text).with_(id="7"), cents=500)``.
 
         It may call what is in the catalog. Its executions have `workflow` as theirs, else the name of the document; any engine that runs the catalog runs them.
+
+        With `until`, the id of a step, they perform what leads to that step, and end with its result.
         """
-        return self._inner.document(document, workflow=workflow)
+        return self._inner.document(document, workflow=workflow, until=until)
 
     # By hand: what joins a transaction runs in the caller's thread.
     @overload

@@ -149,6 +149,26 @@ async def test_publication_shows_the_changes_and_the_hash_before(page: Page, sho
     assert version.received == text.replace("id: hello", "id: greeting")
 
 
+async def test_a_draft_runs_up_to_a_step_with_the_input_of_an_earlier_execution_virtually_and_for_real(page: Page, shop: Shop) -> None:
+    client = shop.sample.app.client
+    _ = await client.catalog.create(TEXT.format(slug="tried"))
+    ended = await client.start(client.definition("tried").with_(id="t-1"), who="Eve")
+    _ = await ended.result(timeout="20s")
+    await opened(page, shop, "tried", "?view=canvas&step=hello")
+    await page.get_by_role("button", name="Try up to here").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("button", name="Try in virtual time").click()
+    await expect(dialog.get_by_text("hello was reached.")).to_be_visible()
+    await expect(dialog.get_by_text("Hello Eve")).to_be_visible()
+    await dialog.get_by_role("button", name="Run up to it for real").click()
+    started = dialog.get_by_role("link", name=re.compile("^tried"))
+    await expect(started).to_be_visible()
+    id = (await started.inner_text()).removeprefix("tried/")
+    handle = await client.get(id, "tried")
+    assert await handle.result(timeout="20s") == {"said": "Hello Eve"}
+    assert [one.path for one in await handle.steps()] == ["hello", "end_here"]
+
+
 async def test_text_that_was_not_saved_is_offered_again_after_a_reload(page: Page, shop: Shop) -> None:
     _ = await saved(shop, "reloaded")
     await opened(page, shop, "reloaded", "?view=text")

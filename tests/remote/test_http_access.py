@@ -210,6 +210,8 @@ async def test_a_document_is_started_without_the_catalog(client: AsyncClient) ->
     first = await client.start(once.with_(id="1"), cents=5)
     assert (first.key, await first.result()) == (Key("default", "once", "1"), {"cents": 5})
     assert await client.run(client.document(document, workflow="mine").with_(id="2"), cents=6) == {"cents": 6}
+    part = client.document("{perdure: 1, name: part, order: listed, steps: [{id: a, set: {n: 1}}, {id: b, fail: {message: no}}]}", until="a")
+    assert await client.run(part.with_(id="3")) == {"n": 1}
     assert (await client.get("2")).key.workflow == "mine" and (await first.record()).is_inline_execution
     with pytest.raises(BadDefinition):
         await client.start(client.document("perdure: 1\nname: x\nsteps: [{id: a, nothing: 1}]"))

@@ -229,3 +229,14 @@ async def test_a_document_that_comes_with_the_start_runs_and_is_not_in_the_catal
     assert (await catalog.list_definitions(access, T)).items == []
     with pytest.raises(BadDefinition):
         await inline_start(access, wanted(), b"perdure: 1\nname: x\nsteps: []")
+
+
+@virtually
+async def test_a_document_runs_up_to_a_step(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    _ = await c.engine(*host())
+    given = b"{perdure: 1, name: part, order: listed, steps: [{id: a, set: {n: 1}}, {id: b, fail: {message: too far}}]}"
+    key, _ = await start_execution(access, *await inline_start(access, wanted(), given, until="a"))
+    assert await result_of(access, key) == {"n": 1}
+    with pytest.raises(BadValue, match="until"):
+        await inline_start(access, wanted(), given, until="c")

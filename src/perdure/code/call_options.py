@@ -71,13 +71,14 @@ class NamedWorkflow:
     """A workflow that is known by its name only, with options: what ``client.workflow("order")`` returns, for `client.start` and `client.run`.
 
     With a `reference`, it is the version of a definition in the catalog that this names: what ``client.definition("invoice@^1")`` returns. With a `document`,
-    it is that definition: what ``client.document(text)`` returns.
+    it is that definition, up to the step `until` if there is one: what ``client.document(text)`` returns.
     """
 
     name: str
     calling: CallOptions = dataclasses.field(default_factory=CallOptions)
     reference: str = ""
     document: bytes = b""
+    until: str = ""
 
     @property
     def is_of_catalog(self) -> bool:

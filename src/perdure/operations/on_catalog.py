@@ -386,15 +386,18 @@ async def start(access: StoreAccess, request: StartRequest, reference: str, auth
     return StartedExecution(*await execution_operations.start_execution(access, checked_start(found.request), found.hosted))
 
 
-async def start_document(access: StoreAccess, request: StartRequest, document: JsonDocument, author: str = "") -> StartedExecution:
+async def start_document(access: StoreAccess, request: StartRequest, document: JsonDocument, author: str = "", until: str = "") -> StartedExecution:
     """Starts a document that is not in the catalog, unless an execution of the id exists. Without a workflow in the key, it is made of the name.
+
+    With `until`, the id of a step, the execution performs what leads to that step, for real, and ends with its result. In a document that is ordered by
+    references, steps that it does not need are left out; in others, what runs beside it ends when it is reached.
 
     Raises:
         BadDefinition: the document is not valid, or calls something that is not there; the error has all findings.
         BadName: no workflow can be made of its name.
-        BadValue: the definition does not take the input, it calls too much, or an option is not valid.
+        BadValue: the definition does not take the input or has no such step, it calls too much, or an option is not valid.
         InputDiffers: the start is strict, and an execution exists with another input.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
-    found = await definition_starts.inline_start(access, execution_operations.initiated_by(request, author), document)
+    found = await definition_starts.inline_start(access, execution_operations.initiated_by(request, author), document, until)
     return StartedExecution(*await execution_operations.start_execution(access, checked_start(found.request), found.hosted))

@@ -14,6 +14,7 @@ from perdure.core.attributes import checked_attribute_changes, merge_attributes
 from perdure.core.errors import BadDefinition, BadValue, DefinitionDisabled, Undecodable
 from perdure.core.program import CATALOG_PROGRAM
 from perdure.definitions.format.canonical_form import definition_bytes
+from perdure.definitions.format.partial_definition import ending_after
 from perdure.definitions.graph.graph_workflow import WALK_VERSION, DefinitionRelease, GraphWorkflow, version_attributes
 from perdure.definitions.graph.plan import plan_of_definition
 from perdure.runtime.workflow_programs import encode_input
@@ -53,15 +54,19 @@ async def catalog_start(access: StoreAccess, request: StartRequest, reference: s
     return await _pinned(access, msgspec.structs.replace(request, key=request.key._replace(workflow=slug)), own)
 
 
-async def inline_start(access: StoreAccess, request: StartRequest, document: bytes) -> DefinitionStart:
+async def inline_start(access: StoreAccess, request: StartRequest, document: bytes, until: str = "") -> DefinitionStart:
     """The start of a document that is not in the catalog. If the key of `request` has no workflow, it is made of the name of the document.
+
+    With `until`, the execution ends with the result of that step: see `perdure.definitions.format.partial_definition`.
 
     Raises:
         BadDefinition: the document is not valid, or calls something that is not there; the error has all findings.
         BadName: no workflow can be made of its name.
-        BadValue: the definition does not take the input.
+        BadValue: the definition does not take the input, or has no such step.
     """
     read = await read_document(received_bytes(document), request.key.workflow)
+    if until:
+        read = await read_document(definition_bytes(ending_after(read.canonical, until)), request.key.workflow)
     workflow = request.key.workflow or slug_of_name(str(read.canonical["name"]))
     own = CallingDefinition(workflow, "", definition_bytes(read.canonical))
     return await _pinned(access, msgspec.structs.replace(request, key=request.key._replace(workflow=workflow)), own)

@@ -1,4 +1,4 @@
-// Runs the text up to a step on what a past execution has recorded, in virtual time, or the whole text for real.
+// Runs the text, or what leads to one of its steps, with the input of a past execution: in virtual time on what that has recorded, or for real.
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
@@ -61,8 +61,8 @@ export function TryDialog({ slug, text, step, onClose }: Props) {
     });
   const real = () =>
     attempt(async () => {
-      const { data: input } = await api.GET("/api/executions/{workflow}/{id}/input", { params: { path: { workflow: slug, id } } });
-      const { data } = await api.POST("/api/inline-executions", { body: { document: text as never, workflow: slug, input: input as never } });
+      const { data: given } = await api.GET("/api/executions/{workflow}/{id}/input", { params: { path: { workflow: slug, id } } });
+      const { data } = await api.POST("/api/inline-executions", { body: { document: text as never, workflow: slug, input: given?.input as never, ...(step ? { until: step } : {}) } });
       setStarted(data as { workflow: string; id: string });
     });
   const noInput = id === "" ? "There is no past execution to take the input from" : "";
@@ -75,7 +75,7 @@ export function TryDialog({ slug, text, step, onClose }: Props) {
         <>
           <Button onClick={onClose}>Close</Button>
           <Button refusal={author || noInput} busy={isBusy} onClick={() => void real()}>
-            Run all of it for real
+            {step ? "Run up to it for real" : "Run it for real"}
           </Button>
           <Button look="main" refusal={noInput} busy={isBusy} onClick={() => void virtual()}>
             Try in virtual time
@@ -85,7 +85,7 @@ export function TryDialog({ slug, text, step, onClose }: Props) {
     >
       <div className={blocks.stack}>
         <p>
-          <b>In virtual time</b> no step is performed and nothing is sent or stored: a step with the same id and input has the result that was recorded. <b>For real</b>, the whole text runs as a new execution, with all its effects; it can't be stopped at a step.
+          <b>In virtual time</b> no step is performed and nothing is sent or stored: a step with the same id and input has the result that was recorded. <b>For real</b>, {step ? <>a new execution performs what leads to {step}, with all its effects, and ends with its result; what runs beside it until then has its effects as well.</> : "the text runs as a new execution, with all its effects."}
         </p>
         {list.error && <ErrorNotice error={list.error} />}
         {list.isPending && <Loading what="past executions" />}
@@ -110,7 +110,7 @@ export function TryDialog({ slug, text, step, onClose }: Props) {
         {error !== null && <ErrorNotice error={error} />}
         {started && (
           <Notice look="good">
-            It runs for real as{" "}
+            It runs for real{step && ` up to ${step}`} as{" "}
             <Link to="/executions/$workflow/$id" params={{ workflow: started.workflow, id: started.id }}>
               {started.workflow}/{started.id}
             </Link>
