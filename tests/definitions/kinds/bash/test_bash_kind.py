@@ -30,7 +30,7 @@ def defined(work: Path, *steps: dict[str, Any], secrets: Any = None, **fields: A
 
 async def test_what_comes_of_a_command_is_data(shell: CommandRunner) -> None:
     found = await shell.run("echo out; echo err >&2; exit 3")
-    assert found.pop("duration_s") > 0
+    assert found.pop("duration_s") >= 0
     assert found == {"exit_code": 3, "signal": None, "stdout": "out\n", "stderr": "err\n", "truncated": False}
 
 
