@@ -24,6 +24,7 @@ from perdure.runtime.workflow_programs import encode_input
 from perdure.service import execution_operations, queries
 from perdure.service.change_plans import ChangePlan, PlannedVerb
 from perdure.service.definition_views import CurrentDefinition
+from perdure.service.execution_families import ExecutionFamily
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
 from perdure.service.judged_conditions import ConditionList
@@ -192,17 +193,34 @@ class AsyncHandle(Generic[R_co]):
 
         return ExecutionTree(await self._access.call(on_executions.details, self.key))
 
-    async def query(self, key: str | None = None, default: Any = None) -> Any:
-        """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too."""
-        return queries.decoded_state(await self._access.call(on_executions.state, self.key, key), key, default)
+    async def family(self, at: int | None = None) -> ExecutionFamily:
+        """The parent of the execution and its children with theirs, up to 50, each with its status and the number of its last event. With `at`, as they were at
+        the time of the event of that number: what is no longer known of a member, its `unknown` says.
 
-    def stream(self, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+        """
+        return await self._access.call(on_executions.family, self.key, at)
+
+    async def query(self, key: str | None = None, default: Any = None, *, at: int | None = None) -> Any:
+        """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too.
+
+        With `at`, it is as of the event of that number.
+
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+        """
+        return queries.decoded_state(await self._access.call(on_executions.state, self.key, key, at), key, default)
+
+    def stream(self, after: int = 0, follow: bool = True, *, at: int | None = None) -> AsyncGenerator[EmittedValue, None]:
         """Yields the values that the workflow emits, from number `after` + 1 on, until the execution ends; without `follow`, the values so far.
+
+        With `at`, it yields those that the workflow had emitted as of the event of that number.
 
         To resume a stream, pass the number of the last value that was processed. Values of iterations that have been forgotten are gone; the next value says
         how many are missing before it.
         """
-        return self._access.stream(on_executions.stream, self.key, whole_number(after, "stream(after)", 0), follow)
+        return self._access.stream(on_executions.stream, self.key, whole_number(after, "stream(after)", 0), follow, at)
 
     def events(self, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:
         """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""

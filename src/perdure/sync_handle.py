@@ -18,6 +18,7 @@ from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.loop_thread import LoopThread, run_in_user_transaction
 from perdure.service.change_plans import ChangePlan, PlannedVerb
 from perdure.service.definition_views import CurrentDefinition
+from perdure.service.execution_families import ExecutionFamily
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
 from perdure.service.judged_conditions import ConditionList
@@ -144,17 +145,34 @@ class Handle(Generic[R_co]):
         """
         return self._thread.call(self._inner.tree())
 
-    def query(self, key: str | None = None, default: Any = None) -> Any:
-        """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too."""
-        return self._thread.call(self._inner.query(key, default))
+    def family(self, at: int | None = None) -> ExecutionFamily:
+        """The parent of the execution and its children with theirs, up to 50, each with its status and the number of its last event. With `at`, as they were at
+        the time of the event of that number: what is no longer known of a member, its `unknown` says.
 
-    def stream(self, after: int = 0, follow: bool = True) -> Iterator[EmittedValue]:
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+        """
+        return self._thread.call(self._inner.family(at))
+
+    def query(self, key: str | None = None, default: Any = None, *, at: int | None = None) -> Any:
+        """The value that the workflow has set under `key` (`default` if none), or all values as a dict. It works after the end, too.
+
+        With `at`, it is as of the event of that number.
+
+        Raises:
+            BadValue: its log has no such event, or has it no more.
+        """
+        return self._thread.call(self._inner.query(key, default, at=at))
+
+    def stream(self, after: int = 0, follow: bool = True, *, at: int | None = None) -> Iterator[EmittedValue]:
         """Yields the values that the workflow emits, from number `after` + 1 on, until the execution ends; without `follow`, the values so far.
+
+        With `at`, it yields those that the workflow had emitted as of the event of that number.
 
         To resume a stream, pass the number of the last value that was processed. Values of iterations that have been forgotten are gone; the next value says
         how many are missing before it.
         """
-        return self._thread.drain(self._inner.stream(after, follow))
+        return self._thread.drain(self._inner.stream(after, follow, at=at))
 
     def events(self, after: int = 0, follow: bool = False) -> Iterator[PublicEvent]:
         """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""

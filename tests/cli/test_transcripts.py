@@ -47,9 +47,12 @@ LOOKING = {
     "query": "query waiting",
     "query_key": "query waiting phase",
     "query_none": "query waiting nothing",
+    "query_at": "query waiting --at 1",
     "stream": "stream waiting",
     "stream_after": "stream waiting --after 1 -o jsonl",
     "stream_json": "stream waiting -o json",
+    "stream_at": "stream waiting --at 1",
+    "stream_at_follow": "stream waiting --at 1 --follow",
     "engines_none": "engines",
     "engines_json": "engines -o json",
 }

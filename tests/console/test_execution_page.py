@@ -262,6 +262,22 @@ async def test_a_past_state_moves_every_view_marks_what_changed_and_leads_back_t
     assert "at=" not in page.url
 
 
+async def test_a_link_to_an_event_shows_the_data_and_the_family_of_its_time_on_each_tab(shop: Shop, page: Page) -> None:
+    log = (await asked(shop, "GET", f"{address('order', 'o-1')}/log?after=0&limit=1000"))["items"]
+    begins, *_, ends = (one["number"] for one in log if "parcel" in one["path"])
+    await opened(page, shop, address("order", "o-1", f"?tab=data&at={begins}"))
+    await expect(page.get_by_role("region", name="State")).to_contain_text("delivering")
+    await expect(page.get_by_role("region", name="Output")).to_contain_text("There is none yet")
+    family = page.get_by_role("navigation", name="Family")
+    await expect(family).to_contain_text("Had started by then")
+    await opened(page, shop, address("order", "o-1", f"?tab=data&at={ends}"))
+    await expect(family.get_by_role("link", name=re.compile("^parcel"))).to_have_attribute("href", re.compile("at=[0-9]+"))
+    await expect(family).to_contain_text("completed")
+    await opened(page, shop, address("order", "o-1", f"?tab=data&at={begins - 1}"))
+    await expect(page.get_by_role("region", name="State")).to_be_visible()
+    await expect(family).to_be_hidden()
+
+
 async def test_an_event_that_the_log_does_not_have_is_explained(shop: Shop, watched: Watched) -> None:
     watched.allowed.append("422")
     await opened_past(watched.page, shop, address("order", "o-20", "?at=9999"))
@@ -280,6 +296,9 @@ async def test_the_transcript_of_an_agent_has_its_calls_and_its_choice(shop: Sho
     await expect(page.get_by_text(re.compile(r"3 model calls, 2 tool calls; [\d,]+ tokens in"))).to_be_visible()
     await expect(page.get_by_role("article", name="Turn 2")).to_contain_text("which is not allowed")
     await expect(page.get_by_role("article", name="Turn 3")).to_contain_text("Chose engineering: A defect of the app.")
+    await opened(page, shop, address("perdure.definition.agent", "default/triage/T-1042:look", "?tab=agent&at=1"))
+    await expect(page.get_by_role("tab", name="Agent")).to_have_attribute("aria-selected", "true")
+    await expect(page.get_by_role("article", name="Turn 2")).to_be_hidden()
 
 
 async def test_of_two_people_the_second_is_told_that_the_execution_has_changed(shop: Shop, browser: Browser) -> None:

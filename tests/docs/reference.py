@@ -52,6 +52,8 @@ OTHERS = {
     "LeftWay": "perdure.definitions.graph.shown_graph",
     "CurrentDefinition": "perdure.service.definition_views",
     "TokenCounts": "perdure.definitions.graph.execution_view",
+    "ExecutionFamily": "perdure.service.execution_families",
+    "FamilyMember": "perdure.service.execution_families",
     "ExecutionTree": "perdure.display.execution_tree",
     "ListedExecution": "perdure.service.queries",
     "PublicEvent": "perdure.core.views",

@@ -147,6 +147,21 @@ def test_a_past_has_the_reason_of_its_time(world: World) -> None:
     assert reason(world, run).code == "completed" and reason(world, run, 1).code == "sleep"
 
 
+def test_a_past_says_of_an_approval_who_could_decide_and_how_many_had(world: World) -> None:
+    run = world.start(asks)
+    world.skip("1m")
+    run.approve(by="ada")
+    world.skip("1m")
+    run.send("note", "all is well")
+    noted = len(run._log())
+    world.skip("1m")
+    run.approve(by="carl")
+    run.result()
+    asked, voted = reason(world, run, 2), reason(world, run, noted)
+    assert asked.code == voted.code == "approval" and asked.key == voted.key == run.children()[0].key
+    assert asked.people == ["ada", "carl", "eve", "joe", "kim"] and "(0 of 2 votes): Pay 500?, due 20" in asked.text and "(1 of 2 votes)" in voted.text
+
+
 def test_a_pause_says_its_reason(world: World) -> None:
     run = world.start(sleeps)
     run.pause("the bank is closed")

@@ -2,7 +2,7 @@
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { Button } from "@/parts/button";
-import { ErrorNotice, Loading } from "@/parts/notice";
+import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { StateMark } from "@/parts/state-mark";
 import { DurationText } from "@/parts/time-text";
 import { ValueView } from "@/parts/value-view";
@@ -27,6 +27,7 @@ export function AgentView({ steps, changed, onChoose, onFork, forkRefusal = "" }
   const turns = useMemo(() => agentTurns(steps), [steps]);
   const usages = turns.flatMap((one) => (one.usage ? [one.usage] : []));
   const calls = turns.reduce((sum, one) => sum + one.tools.filter((tool) => tool.step).length, 0);
+  if (turns.length === 0) return <Empty title="No model has been called yet" />;
   return (
     <div className={styles.transcript}>
       <p className={styles.soft}>
@@ -44,15 +45,15 @@ export function AgentView({ steps, changed, onChoose, onFork, forkRefusal = "" }
   );
 }
 
-/** The transcript of an agent that a step has started. */
-export function ChildAgent({ of }: { of: ExecutionKey }) {
-  const steps = useSteps(of, null);
+/** The transcript of an agent that a step has started, now or as of an event of its own log. */
+export function ChildAgent({ of, at }: { of: ExecutionKey; at: number | null }) {
+  const steps = useSteps(of, at);
   if (steps.isPending) return <Loading what="the transcript" />;
   if (steps.error) return <ErrorNotice error={steps.error} onRetry={() => void steps.refetch()} />;
   return (
     <>
       <p>
-        <Link to="/executions/$workflow/$id" params={{ workflow: of.workflow, id: of.id }} search={{ tab: "agent" }}>
+        <Link to="/executions/$workflow/$id" params={{ workflow: of.workflow, id: of.id }} search={{ tab: "agent", ...(at === null ? {} : { at: String(at) }) }}>
           {nameOf(of)}
         </Link>
       </p>

@@ -1,15 +1,22 @@
 // The data of an execution: its input, output and error, the state and the values that it shows, its attributes and unread messages.
+import { keepPreviousData } from "@tanstack/react-query";
 import { queries, type Schemas } from "@/api/client";
 import { CopyButton } from "@/parts/copy-button";
 import { Empty, ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Section } from "@/parts/page";
 import { ValueView } from "@/parts/value-view";
 import { ErrorView } from "./error-view";
-import { type ExecutionRecord, requestOf } from "./execution-reads";
+import { type ExecutionRecord, requestAt } from "./execution-reads";
 import styles from "./data-tab.module.css";
 
-/** The values of an execution. State and stream are the present ones: the API has no past ones. */
-export function DataTab({ record, isPast }: { record: ExecutionRecord; isPast: boolean }) {
+interface Props {
+  record: ExecutionRecord;
+  /** The event as of which it is shown; null: now. */
+  at: number | null;
+}
+
+/** The values of an execution, now or as of an event. */
+export function DataTab({ record, at }: Props) {
   const unread = Object.entries(record.unread as Record<string, number>);
   return (
     <div className={styles.sections}>
@@ -23,8 +30,8 @@ export function DataTab({ record, isPast }: { record: ExecutionRecord; isPast: b
         </Section>
       )}
       <Section title="Output">{record.status === "completed" ? <ValueView value={record.outputs ?? null} name="the output" /> : <p className={styles.soft}>There is none{record.completedAt ? "" : " yet"}.</p>}</Section>
-      <State record={record} isPast={isPast} />
-      <Stream record={record} isPast={isPast} />
+      <State record={record} at={at} />
+      <Stream record={record} at={at} />
       <Section title="Attributes">{Object.keys(record.attributes).length ? <ValueView value={record.attributes} name="the attributes" /> : <p className={styles.soft}>There are none.</p>}</Section>
       {unread.length > 0 && (
         <Section title="Unread messages">
@@ -41,27 +48,25 @@ export function DataTab({ record, isPast }: { record: ExecutionRecord; isPast: b
   );
 }
 
-function State({ record, isPast }: { record: ExecutionRecord; isPast: boolean }) {
-  const state = queries.useQuery("get", "/api/executions/{workflow}/{id}/state", requestOf(record), { enabled: record.version > 0 });
+function State({ record, at }: Props) {
+  const state = queries.useQuery("get", "/api/executions/{workflow}/{id}/state", requestAt(record, at), { enabled: record.version > 0, placeholderData: keepPreviousData });
   if (record.version === 0) return null;
   return (
     <Section title="State">
-      {isPast && <Now />}
       {state.isPending && <Loading what="the state" />}
       {state.error && <ErrorNotice error={state.error} onRetry={() => void state.refetch()} />}
-      {state.data && (Object.keys(state.data).length ? <ValueView value={state.data} name="the state" /> : <p className={styles.soft}>The workflow has set none.</p>)}
+      {state.data && (Object.keys(state.data).length ? <ValueView value={state.data} name="the state" /> : <p className={styles.soft}>The workflow has set none{record.completedAt ? "" : " yet"}.</p>)}
     </Section>
   );
 }
 
-function Stream({ record, isPast }: { record: ExecutionRecord; isPast: boolean }) {
-  const stream = queries.useQuery("get", "/api/executions/{workflow}/{id}/stream", requestOf(record), { enabled: record.version > 0 && record.emitted > 0 });
+function Stream({ record, at }: Props) {
+  const stream = queries.useQuery("get", "/api/executions/{workflow}/{id}/stream", requestAt(record, at), { enabled: record.version > 0 && record.emitted > 0, placeholderData: keepPreviousData });
   if (record.version === 0 || record.emitted === 0) return null;
   const values = (stream.data as EmittedPage | undefined)?.items ?? [];
   const dropped = values[0]?.dropped ?? 0;
   return (
     <Section title={`Emitted values (${record.emitted.toLocaleString("en")})`}>
-      {isPast && <Now />}
       {stream.isPending && <Loading what="the emitted values" />}
       {stream.error && <ErrorNotice error={stream.error} onRetry={() => void stream.refetch()} />}
       {dropped > 0 && <Notice>{dropped.toLocaleString("en")} values before these are forgotten with their iterations.</Notice>}
@@ -86,8 +91,4 @@ const SHOWN_MAX = 100;
 
 interface EmittedPage {
   items: Schemas["EmittedValue"][];
-}
-
-function Now() {
-  return <Notice>These are the present values; the API does not have those of the past.</Notice>;
 }

@@ -1,55 +1,63 @@
-// The family of an execution as a tree: the one that has started it, itself, and the executions that it has started.
+// The family of an execution as a tree: the one that has started it, and the executions that it has started, now or at the time of an event.
+import { keepPreviousData } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { queries, type Schemas } from "@/api/client";
 import { Button } from "@/parts/button";
 import { ErrorNotice } from "@/parts/notice";
 import { StateMark } from "@/parts/state-mark";
-import { type ExecutionKey, type ExecutionRecord, type StepTrace, maySpawn, nameOf, requestOf } from "./execution-reads";
+import { type ExecutionRecord, type StepTrace, maySpawn, nameOf, requestAt } from "./execution-reads";
 import styles from "./execution-family.module.css";
 
-type Details = Schemas["ExecutionDetails"];
+export type FamilyMember = Schemas["FamilyMember"];
 
-const READ_BY_ITSELF_MAX = 100;
 const SHOWN_MAX = 50;
 
+interface Props {
+  record: ExecutionRecord;
+  /** The event at whose time it is shown; null: now. */
+  at: number | null;
+  steps: StepTrace[];
+}
+
 /** The family of an execution; nothing if it has neither a parent nor children. */
-export function ExecutionFamily({ record, steps }: { record: ExecutionRecord; steps: StepTrace[] }) {
+export function ExecutionFamily({ record, at, steps }: Props) {
   const spawned = steps.filter(maySpawn).length;
-  const [isWanted, want] = useState(false);
-  const isRead = spawned > 0 && (isWanted || steps.length <= READ_BY_ITSELF_MAX);
-  const details = queries.useQuery("get", "/api/executions/{workflow}/{id}/details", requestOf(record), { enabled: isRead });
+  const family = useFamily(record, at, record.parent !== null || spawned > 0);
   if (!record.parent && spawned === 0) return null;
   return (
     <nav aria-label="Family" className={styles.family}>
       {record.parent && (
         <p>
-          <span className={styles.soft}>Started by</span> <ExecutionLink of={record.parent} />
+          <span className={styles.soft}>Started by</span> {family.data?.parent ? <Member of={family.data.parent} at={at} /> : nameOf(record.parent)}
         </p>
       )}
-      {spawned > 0 && !isRead && <Button onClick={() => want(true)}>Show what it has started ({spawned.toLocaleString("en")})</Button>}
-      {isRead && details.isPending && <p className={styles.soft}>Reading what it has started …</p>}
-      {isRead && details.error && <ErrorNotice error={details.error} onRetry={() => void details.refetch()} />}
-      {details.data && Object.keys(details.data.children).length > 0 && (
+      {family.isPending && spawned > 0 && <p className={styles.soft}>Reading what it has started …</p>}
+      {family.error && <ErrorNotice error={family.error} onRetry={() => void family.refetch()} />}
+      {family.data && (family.data.children.length > 0 || family.data.omitted > 0) && (
         <>
-          <p className={styles.soft}>Has started</p>
-          <Children of={details.data} />
+          <p className={styles.soft}>{at === null ? "Has started" : "Had started by then"}</p>
+          <Children children={family.data.children} omitted={family.data.omitted} at={at} />
         </>
       )}
     </nav>
   );
 }
 
-function Children({ of }: { of: Details }) {
+/** Reads the family of an execution, now or at the time of an event. While another time is read, the one before is shown. */
+export function useFamily(of: ExecutionRecord, at: number | null, isOn: boolean) {
+  return queries.useQuery("get", "/api/executions/{workflow}/{id}/family", requestAt(of, at), { enabled: isOn, placeholderData: keepPreviousData });
+}
+
+function Children({ children, omitted, at }: { children: FamilyMember[]; omitted: number; at: number | null }) {
   const [shown, showMore] = useState(SHOWN_MAX);
-  const children = Object.entries(of.children as Record<string, Details>);
-  if (children.length === 0) return null;
+  if (children.length === 0 && omitted === 0) return null;
   return (
     <ul className={styles.children}>
-      {children.slice(0, shown).map(([path, child]) => (
-        <li key={path}>
-          <StateMark state={child.status.status} /> {child.status.workflow === APPROVAL ? <ApprovalLink id={child.status.id} /> : <ExecutionLink of={child.status} />} <span className={styles.soft}>{child.status.completedAt ? "" : child.status.why}</span>
-          <Children of={child} />
+      {children.slice(0, shown).map((child) => (
+        <li key={`${child.path} ${nameOf(child)}`}>
+          <Member of={child} at={at} />
+          <Children children={child.children ?? []} omitted={child.omitted ?? 0} at={at} />
         </li>
       ))}
       {children.length > shown && (
@@ -59,24 +67,30 @@ function Children({ of }: { of: Details }) {
           </Button>
         </li>
       )}
+      {omitted > 0 && <li className={styles.soft}>and {omitted.toLocaleString("en")} more, which are not read here</li>}
     </ul>
   );
 }
 
-const APPROVAL = "perdure.approval";
-
-/** A link to the page of an approval. */
-function ApprovalLink({ id }: { id: string }) {
+/** One execution of a family: its state, its name, and what it waits for. */
+export function Member({ of, at }: { of: FamilyMember; at: number | null }) {
   return (
-    <Link to="/approvals/$id" params={{ id }} dir="auto">
-      approval {id.split(":").at(-1)}
-    </Link>
+    <>
+      {of.status && <StateMark state={of.status} />} <MemberLink of={of} at={at} /> <span className={styles.soft}>{remark(of)}</span>
+    </>
   );
 }
 
-function ExecutionLink({ of }: { of: ExecutionKey }) {
+function remark(of: FamilyMember): string {
+  if (of.unknown) return `state not known: ${of.unknown}`;
+  return of.completedAt ? "" : (of.why ?? "");
+}
+
+/** A link to the page of an execution of a family, which leads to the same time. */
+function MemberLink({ of, at }: { of: FamilyMember; at: number | null }) {
+  const search = at !== null && (of.version ?? 0) > 0 ? { at: String(of.version) } : {};
   return (
-    <Link to="/executions/$workflow/$id" params={{ workflow: of.workflow, id: of.id }} dir="auto">
+    <Link to="/executions/$workflow/$id" params={{ workflow: of.workflow, id: of.id }} search={search} dir="auto">
       {nameOf(of)}
     </Link>
   );

@@ -90,7 +90,7 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
   const refusal = useRefusal("operator");
   const pastRefusal = at === null ? "" : "A past state is shown; go back to now first";
   const shownMs = shown && Date.parse(shown.event.at);
-  const isAgent = useMemo(() => agentTurns(list).length > 0, [list]);
+  const isAgent = useMemo(() => agentTurns(list).length > 0, [list]) || (at !== null && view.text("tab") === "agent");
   const isWide = view.text("wide") === "1";
   const tabs: Tab[] = [
     { id: "graph", title: "Graph", content: () => <GraphTab record={record} at={at} steps={list} isWide={isWide} chosen={chosen} onChoose={choose} /> },
@@ -105,20 +105,20 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
           },
         ]
       : []),
-    { id: "data", title: "Data", content: () => <DataTab record={record} isPast={at !== null} /> },
+    { id: "data", title: "Data", content: () => <DataTab record={record} at={at} /> },
   ];
   return (
     <Page
       title={<Heading of={of} />}
       name={nameOf(of)}
-      below={<WhyView record={record} />}
+      below={<WhyView record={record} isPast={at !== null} />}
       actions={<ExecutionActions record={latest} steps={list} definition={definition.data?.document} refusal={pastRefusal} opened={action} onOpen={openAction} />}
     >
       {!isWide && (
         <div className={styles.about}>
           <ExecutionTools record={record} />
           <ExecutionFacts record={record} shownMs={shownMs} />
-          <ExecutionFamily record={record} steps={list} />
+          <ExecutionFamily record={record} at={at} steps={list} />
         </div>
       )}
       {isRemoved(latest) && (

@@ -1,7 +1,6 @@
 // The drawer of the chosen step: what it was given and gave, its attempts and errors, what it waits for, and what can be done from here.
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useRef } from "react";
-import { queries, type Schemas } from "@/api/client";
 import { writeExact } from "@/api/exact-json";
 import { Button } from "@/parts/button";
 import { CopyButton } from "@/parts/copy-button";
@@ -15,7 +14,8 @@ import { ChildAgent } from "./agent-view";
 import { AttemptList } from "./attempt-list";
 import { ErrorView } from "./error-view";
 import type { OpenedAction } from "./execution-actions";
-import { type ExecutionRecord, type StepTrace, isReceiving, maySpawn, nameOf, requestOf } from "./execution-reads";
+import { Member, useFamily } from "./execution-family";
+import { type ExecutionRecord, type StepTrace, isReceiving, maySpawn, nameOf } from "./execution-reads";
 import { shellWord } from "./shell-word";
 import { ChangedMark } from "./timeline-tab";
 import { modelUsage, usageText } from "./model-usage";
@@ -140,7 +140,7 @@ function StepBody({ record, step, at, refusal, onAction }: { record: ExecutionRe
           </CopyButton>
         )}
       </div>
-      <Waits record={record} step={step} />
+      <Waits record={record} at={at} step={step} />
       {step.error && (
         <Part title="Error">
           <ErrorView error={step.error} />
@@ -176,10 +176,10 @@ function Part({ title, children }: { title: string; children: ReactNode }) {
 }
 
 /** What an open step waits for: a message, a time, a child, or people. */
-function Waits({ record, step }: { record: ExecutionRecord; step: StepTrace }) {
+function Waits({ record, at, step }: { record: ExecutionRecord; at: number | null; step: StepTrace }) {
   const isSpawn = maySpawn(step);
-  const details = queries.useQuery("get", "/api/executions/{workflow}/{id}/details", requestOf(record), { enabled: isSpawn });
-  const child = (details.data?.children as Record<string, Schemas["ExecutionDetails"]> | undefined)?.[step.path]?.status;
+  const family = useFamily(record, at, isSpawn);
+  const child = family.data?.children.find((one) => one.path === step.path);
   const approval = record.approvals?.find((one) => (one as { path?: string }).path === step.path);
   if (step.state === "waiting_approval")
     return (
@@ -199,16 +199,12 @@ function Waits({ record, step }: { record: ExecutionRecord; step: StepTrace }) {
     return (
       <Part title="Child">
         <p>
-          <StateMark state={child.status} />{" "}
-          <Link to="/executions/$workflow/$id" params={{ workflow: child.workflow, id: child.id }}>
-            {nameOf(child)}
-          </Link>{" "}
-          {!child.completedAt && child.why}
+          <Member of={child} at={at} />
         </p>
-        {step.kind === "agent" && (
+        {step.kind === "agent" && (at === null || (child.version ?? 0) > 0) && (
           <details>
             <summary>Transcript</summary>
-            <ChildAgent of={child} />
+            <ChildAgent of={child} at={at === null ? null : (child.version ?? 0)} />
           </details>
         )}
       </Part>

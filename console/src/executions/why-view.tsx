@@ -11,9 +11,9 @@ import styles from "./why-view.module.css";
 type Reason = Schemas["ExecutionReason"];
 
 /** The state of an execution, the reason for it, and the remedy. */
-export function WhyView({ record }: { record: ExecutionRecord }) {
+export function WhyView({ record, isPast }: { record: ExecutionRecord; isPast: boolean }) {
   const { reason } = record;
-  const facts = factsOf(reason);
+  const facts = factsOf(reason, isPast);
   return (
     <div className={styles.why}>
       <p>
@@ -26,18 +26,18 @@ export function WhyView({ record }: { record: ExecutionRecord }) {
           ))}
         </p>
       )}
-      {reason.remedy && <p className={styles.remedy}>{sentence(reason.remedy)}</p>}
+      {reason.remedy && !isPast && <p className={styles.remedy}>{sentence(reason.remedy)}</p>}
     </div>
   );
 }
 
-function factsOf(reason: Reason): ReactNode[] {
+function factsOf(reason: Reason, isPast: boolean): ReactNode[] {
   const facts: ReactNode[] = [];
   if (reason.workflow && reason.id) {
     if (reason.code === "approval")
       facts.push(
         <Link to="/approvals/$id" params={{ id: reason.id }}>
-          Decide on the approval
+          {isPast ? "The approval as it is now" : "Decide on the approval"}
         </Link>,
       );
     else
@@ -56,7 +56,7 @@ function factsOf(reason: Reason): ReactNode[] {
   if (reason.at)
     facts.push(
       <>
-        {reason.isDeadline ? "at the latest" : "goes on"} <TimeText at={reason.at} />
+        {reason.isDeadline ? "at the latest" : isPast ? "due" : "goes on"} <TimeText at={reason.at} />
       </>,
     );
   return facts;

@@ -254,9 +254,10 @@ def result(settings: GlobalOptions, /, *, id: str, wait: bool, timeout: str | No
 @click.command("query", cls=CliCommand)
 @id_argument
 @click.argument("key", required=False)
+@at_option
 @value_format
 @click.pass_obj
-def query(settings: GlobalOptions, /, *, id: str, key: str | None, format: str) -> None:
+def query(settings: GlobalOptions, /, *, id: str, key: str | None, number: int | None, format: str) -> None:
     """Print the value that a workflow has set under KEY with ctx.set, or all values."""
     from perdure.cli import execution_lookup, output
     from perdure.cli.terminal_text import execution_name
@@ -264,7 +265,7 @@ def query(settings: GlobalOptions, /, *, id: str, key: str | None, format: str) 
     nothing = object()
     with settings.client() as client:
         handle = execution_lookup.handle_of(client, settings, id)
-        found = handle.query(key, nothing)
+        found = handle.query(key, nothing, at=number)
         if found is nothing:
             raise CommandExit(ExitCode.INPUT, f"the workflow has set no value {key}\nperdure query {execution_name(handle.key)} shows all values")
         output.print_value(found, format)
@@ -274,18 +275,22 @@ def query(settings: GlobalOptions, /, *, id: str, key: str | None, format: str) 
 @id_argument
 @follow_option
 @after_option
+@at_option
 @format_option()
 @click.pass_obj
-def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, format: str) -> None:
+def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, number: int | None, format: str) -> None:
     """Print the values that a workflow emits with ctx.emit, one a line."""
     from perdure.cli import execution_lookup, output
     from perdure.cli.plain_text import TextCell, cell
+
+    if follow and number is not None:
+        raise click.UsageError("--follow shows what happens now; leave --at out")
 
     def text(value: Any) -> str:
         return value if isinstance(value, str) else output.compact_json(value)
 
     with settings.client() as client:
-        found = execution_lookup.handle_of(client, settings, id).stream(after=after, follow=follow)
+        found = execution_lookup.handle_of(client, settings, id).stream(after=after, follow=follow, at=number)
         print_one: Callable[[EmittedValue], None] = output.item_printer(
             format, lambda one: one.number, lambda one: [(TextCell(f"{one.number:>5}", "dim"), cell(text(one.value)))]
         )

@@ -17,6 +17,7 @@ from perdure.service.callers import LOCAL, Caller
 from perdure.service.definition_views import CurrentDefinition
 from perdure.service.execution_details import ExecutionDetails
 from perdure.service.execution_details import execution_details as read_details
+from perdure.service.execution_families import ExecutionFamily, read_family
 from perdure.service.execution_graphs import read_graph
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.execution_searches import ExecutionSearch, narrowed_filter, search_executions
@@ -184,13 +185,24 @@ async def details(access: StoreAccess, key: Key) -> ExecutionDetails:
     return await read_details(access, key)
 
 
-async def state(access: StoreAccess, key: Key, name: str | None = None) -> dict[str, EncodedValue]:
-    """The values that a workflow has set for queries, by name; with `name`, only that one.
+async def family(access: StoreAccess, key: Key, at: int | None = None) -> ExecutionFamily:
+    """The family of an execution: its parent and its children with theirs, up to 50, each with its status. With `at`, as they were at the time of that event.
 
     Raises:
         NotFound: there is no such execution.
+        BadValue: its log has no such event, or has it no more.
     """
-    return await queries.workflow_state(access, access.folds.of(key), name)
+    return await read_family(access, key, at)
+
+
+async def state(access: StoreAccess, key: Key, name: str | None = None, at: int | None = None) -> dict[str, EncodedValue]:
+    """The values that a workflow has set for queries, by name; with `name`, only that one. With `at`, as of that event of its log.
+
+    Raises:
+        NotFound: there is no such execution.
+        BadValue: its log has no such event, or has it no more.
+    """
+    return await queries.workflow_state(access, access.folds.of(key), name, at)
 
 
 WAIT_MAX_S = 60.0
@@ -258,13 +270,14 @@ async def changes(access: StoreAccess, tenant: str, after: int = 0, follow: bool
             yield ExecutionChange(one.number, one.type, None if one.head is None else queries.summary_of(one.head))
 
 
-def stream(access: StoreAccess, key: Key, after: int = 0, follow: bool = True) -> AsyncGenerator[EmittedValue, None]:
-    """Yields the values that an execution emits after number `after`; with `follow`, until it ends.
+def stream(access: StoreAccess, key: Key, after: int = 0, follow: bool = True, at: int | None = None) -> AsyncGenerator[EmittedValue, None]:
+    """Yields the values that an execution emits after number `after`; with `follow`, until it ends. With `at`, those that it had emitted as of that event.
 
     Raises:
         NotFound: there is no such execution.
+        BadValue: its log has no such event, or has it no more.
     """
-    return history.stream_values(access, key, after, follow)
+    return history.stream_values(access, key, after, follow, at)
 
 
 def events(access: StoreAccess, key: Key, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:

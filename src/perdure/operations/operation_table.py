@@ -266,6 +266,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.definition, "GET", f"{_ONE}/definition", "viewer"),
     Operation(on_executions.tokens, "GET", f"{_ONE}/tokens", "viewer"),
     Operation(on_executions.details, "GET", f"{_ONE}/details", "viewer"),
+    Operation(on_executions.family, "GET", f"{_ONE}/family", "viewer"),
     Operation(on_executions.state, "GET", f"{_ONE}/state", "viewer"),
     Operation(on_executions.result, "GET", f"{_ONE}/result", "viewer"),
     Operation(on_executions.stream, "GET", f"{_ONE}/stream", "viewer"),

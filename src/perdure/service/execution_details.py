@@ -5,20 +5,18 @@ The answer is a snapshot of one moment, and its size is bounded: it holds refere
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import chain
-
 import msgspec
 
 from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.operation_state import SettledOperation
-from perdure.core.operations import KeepOperation, SpawnOperation, Success
+from perdure.core.operations import KeepOperation, Success
 from perdure.core.paths import Key, path_text
 from perdure.core.values import ENCODED_NONE, Value
 from perdure.core.views import StepView
 from perdure.service import definition_views, queries
-from perdure.service.queries import INTERNAL_WORKFLOWS, ExecutionStatus
+from perdure.service.execution_families import started_by
+from perdure.service.queries import ExecutionStatus
 from perdure.service.store_access import StoreAccess
 
 EXECUTIONS_MAX = 20
@@ -71,7 +69,7 @@ class _Reader:
         fold = self._access.folds.of(key)
         steps = await definition_views.step_views(self._access, fold)
         status = await queries.execution_status(self._access, key)
-        found, started = await fold.view(lambda execution: (_values_of(execution), list(_started_by(execution))))
+        found, started = await fold.view(lambda execution: (_values_of(execution), list(started_by(execution))))
         children = {path: child for path, key in started if depth < DEPTH_MAX and (child := await self._child(key, depth + 1)) is not None}
         return ExecutionDetails(self._read_at_s, status, steps, found, self._programs, children)
 
@@ -95,15 +93,6 @@ async def execution_details(access: StoreAccess, key: Key) -> ExecutionDetails:
     """
     programs = frozenset(program for one in await queries.list_holders(access) if one.alive for program in one.programs)
     return await _Reader(access, (await access.store.store_time()).now_s, programs).details(key)
-
-
-def _started_by(execution: Execution) -> Iterator[tuple[str, Key]]:
-    """The paths and keys of children: those that are waited for, and then the others, the latest first."""
-    opened = ((path, pending.op) for path, pending in execution.open.items())
-    settled = ((path, known.op) for path, known in reversed(execution.settled.items()))
-    for path, op in chain(opened, settled):
-        if isinstance(op, SpawnOperation) and op.workflow not in INTERNAL_WORKFLOWS:
-            yield path_text(path), Key(execution.key.tenant, op.workflow, op.id)
 
 
 def _values_of(execution: Execution) -> ExecutionValues:

@@ -1,7 +1,7 @@
 """Says in a sentence why an execution does not go on, or how it ended, what to do about it, and the facts of the sentence as data.
 
-What follows from the log alone is also known of an execution as it was earlier. Of the present, the sentence has in addition what other executions and
-processes say: who may decide on an approval, whether an engine or a worker is there, and whether a queue is full.
+What follows from the log, and from the approval that it waits for, is also known of an execution as it was earlier. Of the present, the sentence has in
+addition what processes say: whether an engine or a worker is there, and whether a queue is full.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,8 +85,8 @@ Attempts = Mapping[Path, Sequence[StepAttempt]]
 # From the log
 
 
-def reason_from_log(execution: Execution, attempts: Attempts) -> ExecutionReason:
-    """The reason as far as it follows from the log."""
+def reason_from_log(execution: Execution, attempts: Attempts, approval: ApprovalState | None = None) -> ExecutionReason:
+    """The reason as far as it follows from the log, and from the state of the approval that the execution waits for first, if that is known."""
     if execution.ended is not None:
         return _end(execution)
     if execution.parked is not None:
@@ -104,7 +104,10 @@ def reason_from_log(execution: Execution, attempts: Attempts) -> ExecutionReason
         of = f"the first of {branches} branches" if is_race else f"{opened} of {branches} branches"
         found = msgspec.structs.replace(found, text=f"waits for {of}: {found.text}", branches=branches, open_branches=opened)
     more = f", and {others} more" if others else ""
-    return msgspec.structs.replace(found, text=f"{found.text}{more}", others=others)
+    found = msgspec.structs.replace(found, text=f"{found.text}{more}", others=others)
+    if found.code == "approval" and approval is not None:
+        found = _with_approval(found, approval)
+    return msgspec.structs.replace(found, key=_child(execution, found.step)) if found.code in ("approval", "child") else found
 
 
 def _end(execution: Execution) -> ExecutionReason:
@@ -218,35 +221,6 @@ def _branches(execution: Execution) -> tuple[int, int, bool]:
     return 0, 0, False
 
 
-def time_text(at_s: float) -> str:
-    """A time as sentences have it."""
-    try:
-        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (OverflowError, ValueError, OSError):
-        return "a time beyond any calendar"
-
-
-# Of the present
-
-
-async def present_reason(store: Store, head: Head, execution: Execution, attempts: Attempts, approval: ApprovalState | None) -> ExecutionReason:
-    """The reason why an execution does not go on now, whose log was folded up to its head. `approval` is the state of the approval that it waits for first."""
-    due_at_s = min((at_s for at_s in (head.wake_at_s, head.message_at_s) if at_s is not None), default=None)
-    found = reason_from_log(execution, attempts)
-    if execution.ended is not None or execution.parked is not None:
-        return found
-    if execution.started is None and due_at_s is not None and due_at_s > (await store.store_time()).now_s:
-        return ExecutionReason(code="not_started", text=f"it starts at {time_text(due_at_s)}", at_s=due_at_s)
-    if found.code == "approval" and approval is not None:
-        found = _with_approval(found, approval)
-    if found.code in ("approval", "child"):
-        found = msgspec.structs.replace(found, key=_child(execution, found.step))
-    holders = await live_processes(store)
-    if holders is not None:
-        found = _with_processes(found, head, execution, holders)
-    return await _with_queue(found, store, head.key.tenant) if found.code == "queue" and found.queue else found
-
-
 def _child(execution: Execution, step: str) -> Key | None:
     ops = (pending.op for path, pending in execution.open.items() if path_text(path) == step)
     return next((Key(execution.key.tenant, op.workflow, op.id) for op in ops if isinstance(op, SpawnOperation)), None)
@@ -263,6 +237,31 @@ def _with_approval(found: ExecutionReason, shown: ApprovalState) -> ExecutionRea
     votes = f" ({len(shown.votes)} of {shown.request.quorum} votes)" if shown.request.quorum > 1 else ""
     text = f"waits for approval by {named or 'anybody'}{votes}: {shown.request.title}{until}"
     return msgspec.structs.replace(found, text=text, people=people, at_s=due_at_s, is_deadline=due_at_s is not None, target=shown.request.title)
+
+
+def time_text(at_s: float) -> str:
+    """A time as sentences have it."""
+    try:
+        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return "a time beyond any calendar"
+
+
+# Of the present
+
+
+async def present_reason(store: Store, head: Head, execution: Execution, attempts: Attempts, approval: ApprovalState | None) -> ExecutionReason:
+    """The reason why an execution does not go on now, whose log was folded up to its head. `approval` is the state of the approval that it waits for first."""
+    due_at_s = min((at_s for at_s in (head.wake_at_s, head.message_at_s) if at_s is not None), default=None)
+    found = reason_from_log(execution, attempts, approval)
+    if execution.ended is not None or execution.parked is not None:
+        return found
+    if execution.started is None and due_at_s is not None and due_at_s > (await store.store_time()).now_s:
+        return ExecutionReason(code="not_started", text=f"it starts at {time_text(due_at_s)}", at_s=due_at_s)
+    holders = await live_processes(store)
+    if holders is not None:
+        found = _with_processes(found, head, execution, holders)
+    return await _with_queue(found, store, head.key.tenant) if found.code == "queue" and found.queue else found
 
 
 def _with_processes(found: ExecutionReason, head: Head, execution: Execution, holders: Sequence[ProcessInfo]) -> ExecutionReason:

@@ -31,7 +31,7 @@ from perdure.stores.protocol import Head
 class ExecutorState(msgspec.Struct, frozen=True, kw_only=True):
     """What has been done to have an execution performed. `dispatch_count` counts the attempts of its calls, of which each is a dispatch to an engine or worker.
 
-    `worker_origin` is the process that holds it at present, `last_error` the error of the last attempt that failed.
+    `worker_origin` is the process that holds it at present (None of a past), `last_error` the error of the last attempt that failed.
     """
 
     dispatch_count: int
@@ -143,21 +143,22 @@ async def read_record(access: StoreAccess, key: Key, at: int | None, secret: byt
             return await _read(access, tail.head, tail.execution, tail.attempts, now, secret)
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
-    return await _read(access, past.head, execution, step_attempts(execution, past.seen), None, secret)
+    attempts = step_attempts(execution, past.seen)
+    return await _read(access, past.head, execution, attempts, reason_from_log(execution, attempts, await queries.past_approval(access, execution)), secret)
 
 
 async def _read(
-    access: StoreAccess, head: Head, execution: Execution, by_path: Attempts, now: tuple[ExecutionStatus, ExecutionReason] | None, secret: bytes
+    access: StoreAccess, head: Head, execution: Execution, by_path: Attempts, known: tuple[ExecutionStatus, ExecutionReason] | ExecutionReason, secret: bytes
 ) -> ExecutionRecord:
-    """The record of an execution, now or in a past of which the status is not known."""
-    attempts = [one for known in by_path.values() for one in known]
+    """The record of an execution: of the present its status and its reason are `known`, of a past its reason."""
+    now, reason = (None, known) if isinstance(known, ExecutionReason) else known
+    attempts = [one for of_path in by_path.values() for one in of_path]
     is_past = now is None and execution.started is not None
     attributes = indexed_attribute_values(index_attributes(execution.attributes) if is_past else head.attributes)
     approvals = pending_approvals(execution, secret)
     workflow_id, workflow_name = await catalogued(access, head.key, attributes)
-    reason = reason_from_log(execution, by_path) if now is None else now[1]
     return msgspec.structs.replace(
-        _record_of(head, execution, attributes, attempts, None if now is None else now[0], reason),
+        _record_of(head, execution, attributes, attempts, now, reason),
         workflow_id=workflow_id,
         workflow_name=workflow_name,
         variables=await _input(access, head, execution),
@@ -199,12 +200,12 @@ def _record_of(
         current_step_slug=next((step_name(path_text(path)) for path in execution.open), None),
         error=_failure(execution),
         attributes=attributes,
-        unread={} if now is None else now.unread,
+        unread=queries.unread_messages(execution),
         decided=now is not None and now.decided,
         parent=None if started is None else started.origin,
         idempotency_key=key.id,
         attempt_count=len(attempts),
-        runtime_state=RuntimeState(_executor(head, attempts, by)),
+        runtime_state=RuntimeState(_executor(head, attempts, by, None if now is None else head.holder)),
         initiator_type=by,
         initiator_user_id=None if initiator is None else str(initiator),
         **{"trigger_type": by, **trigger},
@@ -269,13 +270,13 @@ async def catalogued(access: StoreAccess, key: Key, attributes: ShownAttributes)
     return found.id, found.name
 
 
-def _executor(head: Head, attempts: list[StepAttempt], trigger_type: str | None) -> ExecutorState:
+def _executor(head: Head, attempts: list[StepAttempt], trigger_type: str | None, holder: str | None) -> ExecutorState:
     failed = [one for one in attempts if one.error is not None]
     return ExecutorState(
         dispatch_count=len(attempts),
         first_enqueued_at_s=head.created_at_s,
         last_enqueued_at_s=max((one.started_at_s for one in attempts), default=head.created_at_s),
         trigger_type=trigger_type,
-        worker_origin=head.holder,
+        worker_origin=holder,
         last_error=None if not failed or (error := failed[-1].error) is None else f"{error.type}: {error.message}",
     )

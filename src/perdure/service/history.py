@@ -18,6 +18,7 @@ from perdure.core.values import Value
 from perdure.core.views import PublicEvent
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.history_tails import HistoryTail
+from perdure.service.past_states import read_past
 from perdure.service.store_access import StoreAccess
 
 
@@ -29,21 +30,26 @@ class EmittedValue(msgspec.Struct, frozen=True):
     dropped: int = 0
 
 
-async def stream_values(access: StoreAccess, key: Key, after: int, follow: bool) -> AsyncGenerator[EmittedValue, None]:
-    """Yields the values of an execution's stream after number `after`; with `follow`, until the execution ends.
+async def stream_values(access: StoreAccess, key: Key, after: int, follow: bool, at: int | None = None) -> AsyncGenerator[EmittedValue, None]:
+    """Yields the values of an execution's stream after number `after`; with `follow`, until the execution ends. With `at`, those that it had emitted as of that
+    event of its log.
 
     Raises:
         NotFound: there is no such execution.
+        BadValue: its log has no such event, or has it no more.
     """
     fold, number = ExecutionFold(access.store, key), after
+    emitted_max = None if at is None else (await read_past(access.store, key, at)).fold().emitted
     while True:
         while (grown := await fold.more(_emitted_values)) is not None:
             shift = 0 if grown.snapshot is None else grown.snapshot.emitted - len(grown.taken)
             for count, value in grown.taken:
+                if emitted_max is not None and count + shift > emitted_max:
+                    return
                 if count + shift > number:
                     dropped, number = count + shift - number - 1, count + shift
                     yield EmittedValue(number, values.decode(await access.payload(value), Any, "a value of the stream"), dropped)
-        if fold.execution.ended is not None or not follow:
+        if emitted_max is not None or fold.execution.ended is not None or not follow:
             return
         await _wait_for_growth(access, fold)
 

@@ -1,4 +1,8 @@
-"""Reads the log of an execution up to any of its events, so that people can look at it as it was then."""
+"""Reads the log of an execution up to any of its events, or up to a time, so that people can look at it as it was then.
+
+A time is that of an event of another execution, such as its parent. Both have their times from the store, but the clocks of two processes may differ by
+milliseconds, so what two executions did at about the same time may be seen in either order.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -58,6 +62,24 @@ async def read_past(store: ReadOnlyStore, key: Key, at: int | None = None) -> Pa
     while size < len(events) and type(events[size]) in e.COMMAND_EVENTS:
         size += 1
     return PastState(found.head, events, at - before, size, size + before)
+
+
+async def read_past_time(store: ReadOnlyStore, key: Key, at_s: float) -> PastState | None:
+    """Reads a log up to the last event that had happened at a time. None: what is left of the log does not say what was so, since it was compacted or removed.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    past = await read_past(store, key)
+    size = next((number for number, event in enumerate(past.events) if _time_of(event, at_s) > at_s), len(past.events))
+    if any(isinstance(event, e.SnapshotEvent | e.RemovedEvent) for event in past.events[size:]):
+        return None
+    return PastState(past.head, past.events, size, size, size + (compacted_before(past.events) if size else 0))
+
+
+def _time_of(event: e.Event, otherwise_s: float) -> float:
+    """The time of an event; of a tombstone, the end of its execution. A command, which has no time of its own, belongs to the event before it."""
+    return event.ended_at_s if isinstance(event, e.RemovedEvent) else getattr(event, "at_s", otherwise_s)
 
 
 def compacted_before(events: Sequence[e.Event]) -> int:

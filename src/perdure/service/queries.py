@@ -53,6 +53,7 @@ from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.execution_reasons import ExecutionReason, present_reason
 from perdure.service.execution_tails import ExecutionTail
+from perdure.service.past_states import read_past, read_past_time
 from perdure.service.reruns import read_execution
 from perdure.service.seed_statuses import SeedStatus, seed_status
 from perdure.service.store_access import StoreAccess, head_pages
@@ -241,7 +242,7 @@ async def status_and_reason(access: StoreAccess, tail: ExecutionTail) -> tuple[E
         attributes.indexed_attribute_values(head.attributes),
         "" if execution.definition is None else f"sha256:{execution.definition.sha256}",
         {path_text(path): before for path, before in execution.trimmed.items() if before},
-        _unread(execution),
+        unread_messages(execution),
         decided,
         execution.archive is not None,
         None if execution.archive is None else await access.store.removed_at(execution.archive),
@@ -257,18 +258,35 @@ def _open_approvals(execution: Execution) -> list[Key]:
     return [Key(execution.key.tenant, APPROVAL_WORKFLOW, child.id) for child in children]
 
 
-def _unread(execution: Execution) -> dict[str, int]:
+async def past_approval(access: StoreAccess, execution: Execution) -> ApprovalState | None:
+    """The state of the approval that an execution of the past waits for first, as of the last event that is folded; None if there is none, or it is not known.
+
+    Votes that no engine had received by then do not count.
+    """
+    for key in _open_approvals(execution)[:1]:
+        try:
+            past = await read_past_time(access.store, key, execution.now_s)
+        except NotFound:
+            return None
+        raw = None if past is None else past.fold().state.get(APPROVAL_STATE_KEY)
+        return None if raw is None else values.decode(await access.payload(raw), ApprovalState, "an approval")
+    return None
+
+
+def unread_messages(execution: Execution) -> dict[str, int]:
+    """The number of messages, by name, that have arrived and that nothing waits for."""
     awaited = {name for pending in execution.open.values() if isinstance(pending.op, ReceiveOperation) for name in pending.op.names}
     return dict(Counter(message.name for message in execution.mailbox.messages.values() if message.name not in awaited))
 
 
-async def workflow_state(access: StoreAccess, fold: ExecutionFold, name: str | None = None) -> dict[str, bytes]:
-    """The values that a workflow has set, encoded, by name; with `name`, only that one, if there is one.
+async def workflow_state(access: StoreAccess, fold: ExecutionFold, name: str | None = None, at: int | None = None) -> dict[str, bytes]:
+    """The values that a workflow has set, encoded, by name; with `name`, only that one, if there is one. With `at`, those as of that event of its log.
 
     Raises:
         NotFound: there is no such execution.
+        BadValue: its log has no such event, or has it no more.
     """
-    execution = await fold.refresh()
+    execution = await fold.refresh() if at is None else (await read_past(access.store, fold.key, at)).fold()
     wanted = execution.state if name is None else {name: execution.state[name]} if name in execution.state else {}
     return {one: await access.payload(value) for one, value in wanted.items()}
 
