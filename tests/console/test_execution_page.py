@@ -264,16 +264,16 @@ async def test_a_past_state_moves_every_view_marks_what_changed_and_leads_back_t
 
 async def test_a_link_to_an_event_shows_the_data_and_the_family_of_its_time_on_each_tab(shop: Shop, page: Page) -> None:
     log = (await asked(shop, "GET", f"{address('order', 'o-1')}/log?after=0&limit=1000"))["items"]
-    begins, *_, ends = (one["number"] for one in log if "parcel" in one["path"])
-    await opened(page, shop, address("order", "o-1", f"?tab=data&at={begins}"))
+    begun, *_, ended = (one for one in log if "parcel" in one["path"])
+    await opened(page, shop, address("order", "o-1", f"?tab=data&at={begun['number']}"))
     await expect(page.get_by_role("region", name="State")).to_contain_text("delivering")
     await expect(page.get_by_role("region", name="Output")).to_contain_text("There is none yet")
     family = page.get_by_role("navigation", name="Family")
     await expect(family).to_contain_text("Had started by then")
-    await opened(page, shop, address("order", "o-1", f"?tab=data&at={ends}"))
+    await opened(page, shop, address("order", "o-1", f"?tab=data&at={ended['number']}"))
     await expect(family.get_by_role("link", name=re.compile("^parcel"))).to_have_attribute("href", re.compile("at=[0-9]+"))
     await expect(family).to_contain_text("completed")
-    await opened(page, shop, address("order", "o-1", f"?tab=data&at={begins - 1}"))
+    await opened(page, shop, address("order", "o-1", f"?tab=data&at={begun['cause'] - 1}"))
     await expect(page.get_by_role("region", name="State")).to_be_visible()
     await expect(family).to_be_hidden()
 
