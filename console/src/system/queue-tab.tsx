@@ -8,6 +8,7 @@ import { TextField } from "@/parts/field";
 import { FormDialog } from "@/parts/form-dialog";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
+import { DurationText } from "@/parts/time-text";
 import { useOperationRefusal } from "@/shell/identity";
 import { tellEveryone } from "@/shell/told";
 import { countText } from "@/words/times";
@@ -44,7 +45,7 @@ export function QueueTab() {
           columns={[
             { id: "name", title: "Queue", cell: (one) => <>{one.name} {tenantOf(one) && <span className={blocks.chip}>only {tenantOf(one)}</span>}</> },
             { id: "work", title: "Tasks in progress", cell: (one) => <Use name={`Tasks of ${one.name}`} now={one.work ?? 0} most={one.limits.concurrency ?? null} /> },
-            { id: "waiting", title: "Tasks waiting", align: "end", cell: (one) => countText(one.workWaiting ?? 0) },
+            { id: "waiting", title: "Tasks waiting", align: "end", cell: (one) => <Waiting count={one.workWaiting ?? 0} since={one.oldestTaskAt ?? null} /> },
             { id: "executions", title: "Executions in progress", cell: (one) => <Use name={`Executions of ${one.name}`} now={one.executions ?? 0} most={one.limits.concurrency ?? null} /> },
             { id: "executionsWaiting", title: "Executions waiting", align: "end", cell: (one) => countText(one.executionsWaiting ?? 0) },
             { id: "limits", title: "Limits", cell: (one) => limitWords(one.limits) || <span className={blocks.soft}>none</span> },
@@ -62,6 +63,20 @@ export function QueueTab() {
       )}
       {chosen && <LimitDialog queue={chosen} onClose={() => choose(null)} />}
     </div>
+  );
+}
+
+/** How many tasks wait, and how long the longest of them has waited. */
+function Waiting({ count, since }: { count: number; since: string | null }) {
+  return (
+    <>
+      {countText(count)}
+      {since !== null && (
+        <span className={blocks.soft}>
+          , the longest for <DurationText from={since} />
+        </span>
+      )}
+    </>
   );
 }
 

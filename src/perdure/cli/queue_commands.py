@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
@@ -19,7 +20,7 @@ def queues(settings: GlobalOptions, /, *, format: str) -> None:
 
     with settings.client() as client:
         found = client.queues()
-        output.print_list(format, (one.name for one in found), found, lambda: record_views.queue_table(found))
+        output.print_list(format, (one.name for one in found), found, lambda: record_views.queue_table(found, time.time()))
         if not found and format == "table":
             click.echo("perdure: no queue has limits or holds anything\nperdure limit QUEUE --concurrency N sets limits", err=True)
 
@@ -69,7 +70,7 @@ def limit(
             click.echo(f"perdure: {queue} has no limits {'of all tenants' if only_tenant is None else f'of {only_tenant}'} any more", err=True)
             return
         status = client.limit(queue, **changes, tenant=only_tenant)
-        output.print_list(format, (status.name,), [status], lambda: record_views.queue_table([status]))
+        output.print_list(format, (status.name,), [status], lambda: record_views.queue_table([status], time.time()))
 
 
 def _number(option: str, text: str) -> int:

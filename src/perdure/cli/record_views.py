@@ -239,14 +239,14 @@ def _error_text(kind: str, message: str) -> str:
     return f"{kind}: {terminal_text.truncate(terminal_text.first_line(message), 100)}" if message else kind
 
 
-def queue_table(queues: Sequence[QueueStatus | QueueDetails]) -> TextTable:
+def queue_table(queues: Sequence[QueueStatus | QueueDetails], now_s: float) -> TextTable:
     """Queues, a row each."""
     has_tenants = any(one.tenant is not None for one in queues)
     headers = ("QUEUE", *(("TENANT",) if has_tenants else ()), "CONCURRENCY", "PER KEY", "RATE", "EXECUTIONS", "CALLS")
-    return TextTable(headers, tuple(_queue_row(one, has_tenants) for one in queues))
+    return TextTable(headers, tuple(_queue_row(one, has_tenants, now_s) for one in queues))
 
 
-def _queue_row(one: QueueStatus | QueueDetails, has_tenants: bool) -> tuple[TextCell, ...]:
+def _queue_row(one: QueueStatus | QueueDetails, has_tenants: bool, now_s: float) -> tuple[TextCell, ...]:
     tenant = TextCell("others", "dim") if one.tenant is None else cell(one.tenant)
     return (
         cell(one.name, "strong"),
@@ -255,7 +255,7 @@ def _queue_row(one: QueueStatus | QueueDetails, has_tenants: bool) -> tuple[Text
         _limit_cell(one.limits.per_lane),
         TextCell(_rate_text(one.limits)),
         _load_cell(one.executions, one.executions_waiting),
-        _load_cell(one.work, one.work_waiting),
+        _load_cell(one.work, one.work_waiting, None if one.oldest_task_at_s is None else now_s - one.oldest_task_at_s),
     )
 
 
@@ -270,8 +270,9 @@ def _rate_text(limits: QueueLimits) -> str:
     return f"one per {terminal_text.duration(limits.interval_s)}{burst}"
 
 
-def _load_cell(held: int, waiting: int) -> TextCell:
-    return TextCell(f"{held} claimed, {waiting} waiting", "warn" if waiting and not held else "") if held or waiting else TextCell("none", "dim")
+def _load_cell(held: int, waiting: int, longest_s: float | None = None) -> TextCell:
+    longest = "" if longest_s is None else f", the longest for {terminal_text.duration(longest_s)}"
+    return TextCell(f"{held} claimed, {waiting} waiting{longest}", "warn" if waiting and not held else "") if held or waiting else TextCell("none", "dim")
 
 
 ARCHIVED_LOOPS_MAX = 5

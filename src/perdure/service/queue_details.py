@@ -17,9 +17,9 @@ from perdure.stores.protocol import UNLIMITED, QueueLimits, QueueStatus, Store
 
 
 class QueueDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a queue: its limits, how many executions and tasks live holders hold, and how many wait. See `QueueStatus`.
+    """The state of a queue: its limits, how many executions and tasks live holders hold, how many wait, and since when the longest waiting task is due.
 
-    `revision` is another one whenever the limits are: a change can be made on the condition that it is still the same.
+    See `QueueStatus`. `revision` is another one whenever the limits are: a change can be made on the condition that it is still the same.
     """
 
     name: str
@@ -29,6 +29,7 @@ class QueueDetails(msgspec.Struct, frozen=True, kw_only=True):
     executions_waiting: int
     work_waiting: int
     tenant: str | None
+    oldest_task_at_s: float | None
     revision: Version
 
 

@@ -202,8 +202,9 @@ class MemoryQueues:
     def _status(self, part: LimitedPart, now_s: float) -> QueueStatus:
         free = [head for head in self._heads(part) if not self._lives(head.holder)]
         waiting = sum(head.holder is not None or ((at_s := ready_at_s(head)) is not None and at_s <= now_s) for head in free)
-        executions, leased, work = self._held(part).total(), self._leased(part).total(), len(self._work(part))
-        return QueueStatus(part[0], self.limits_of(part) or UNLIMITED, executions, leased, waiting, work - leased, part[1])
+        executions, leased, work = self._held(part).total(), self._leased(part).total(), self._work(part)
+        oldest_at_s = min((one.due_at_s for one in work if one.number not in self._leases and one.due_at_s <= now_s), default=None)
+        return QueueStatus(part[0], self.limits_of(part) or UNLIMITED, executions, leased, waiting, len(work) - leased, part[1], oldest_at_s)
 
     def _heads(self, part: LimitedPart) -> list[Head]:
         """Returns the executions of a part of a queue."""

@@ -72,7 +72,8 @@ ORPHANS_FREED_MIN = 100
 class QueueStatus(msgspec.Struct, frozen=True, gc=False):
     """The state of a queue: its limits, how many executions and tasks live holders hold, and how many wait.
 
-    It is that of one `tenant`, or (None) of all tenants that have no limits of their own in this queue.
+    It is that of one `tenant`, or (None) of all tenants that have no limits of their own in this queue. `oldest_task_at_s` is when the task became due that has
+    waited longest, of those that no holder leases; None if none is due.
     """
 
     name: str
@@ -82,6 +83,7 @@ class QueueStatus(msgspec.Struct, frozen=True, gc=False):
     executions_waiting: int = 0
     work_waiting: int = 0
     tenant: str | None = None
+    oldest_task_at_s: float | None = None
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False, kw_only=True):

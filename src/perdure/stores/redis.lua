@@ -1063,6 +1063,10 @@ function ask.queues()
     local state = {name = of[1], tenant = of[2] ~= '' and of[2] or nil, limits = limits[group] and limits[group].limits or {interval_s = 0}}
     state.executions, state.executions_waiting = count('executed', group)
     state.work, state.work_waiting = count('worked', group)
+    for _, line in ipairs(lines_in('worked', group)) do
+      local at_s = not line.holder and tonumber(call('ZRANGE', line.key, 0, 0, 'WITHSCORES')[2])
+      if at_s and at_s <= now and at_s < (state.oldest_task_at_s or math.huge) then state.oldest_task_at_s = at_s end
+    end
     answer.queues[#answer.queues + 1] = state
   end
 end

@@ -36,8 +36,9 @@ async def queue_statuses(fetch: Fetch, now_s: float) -> list[QueueStatus]:
     names = sorted({*limits, *(name for name, _ in (*executions, *work))})
 
     def status(name: str, number: int, its: QueueLimits, tenant: str) -> QueueStatus:
-        (held, waiting), (leased, work_waiting) = executions.get((name, number), (0, 0)), work.get((name, number), (0, 0))
-        return QueueStatus(name, its, held, leased, waiting, work_waiting, tenant or None)
+        held, waiting = executions.get((name, number), (0, 0))
+        leased, work_waiting, oldest_at_s = work.get((name, number), (0, 0, None))
+        return QueueStatus(name, its, held, leased, waiting, work_waiting, tenant or None, oldest_at_s)
 
     def statuses(name: str) -> Iterator[QueueStatus]:
         known = sorted(limits.get(name, []), key=lambda one: one[0])

@@ -22,10 +22,11 @@ WITH RECURSIVE names(queue) AS (SELECT (SELECT min(queue) FROM perdure.heads WHE
         FROM parts LEFT JOIN held ON held.queue = parts.queue AND held.limited = parts.limited;
 
 -- name: tasks_in_queues
--- How many tasks of each queue live holders lease under each limits, and how many wait, each counted in an index.
-SELECT queue, limited, sum(live)::bigint, sum(waiting)::bigint FROM (
-    SELECT queue, 0::bigint AS limited, 0 AS live, count(*) AS waiting FROM perdure.mail WHERE limited = 0 AND holder IS NULL AND queue IS NOT NULL GROUP BY queue
-    UNION ALL SELECT name, number, 0, free.count FROM perdure.queues CROSS JOIN LATERAL (SELECT count(*) FROM perdure.mail
-        WHERE limited > 0 AND holder IS NULL AND limited = queues.number) AS free WHERE free.count > 0
-    UNION ALL SELECT queue, limited, count(name), count(*) - count(name) FROM perdure.mail LEFT JOIN perdure.holders ON name = holder AND until_s > $1
+-- How many tasks of each queue live holders lease under each limits, how many wait, and since when the longest waiting one that is free is due, all by an index.
+SELECT queue, limited, sum(live)::bigint, sum(waiting)::bigint, min(oldest) FROM (
+    SELECT queue, 0::bigint AS limited, 0 AS live, count(*) AS waiting, min(due_at_s) FILTER (WHERE due_at_s <= $1) AS oldest FROM perdure.mail
+        WHERE limited = 0 AND holder IS NULL AND queue IS NOT NULL GROUP BY queue
+    UNION ALL SELECT name, number, 0, free.count, free.oldest FROM perdure.queues CROSS JOIN LATERAL (SELECT count(*), min(due_at_s) FILTER (WHERE due_at_s <= $1)
+        AS oldest FROM perdure.mail WHERE limited > 0 AND holder IS NULL AND limited = queues.number) AS free WHERE free.count > 0
+    UNION ALL SELECT queue, limited, count(name), count(*) - count(name), NULL FROM perdure.mail LEFT JOIN perdure.holders ON name = holder AND until_s > $1
         WHERE holder IS NOT NULL GROUP BY queue, limited) AS counts GROUP BY queue, limited;

@@ -152,10 +152,12 @@ def _queue_statuses(execute: Execute, name: str, limited: list[LimitedQueue], li
     for number, holder, count in execute(SQL.work_in_queue, (name,)).fetchall():
         (my_work if holder in living else work_waiting)[number] += count
     if not limited or limited[0].tenant:
-        yield QueueStatus(name, UNLIMITED, mine[0], my_work[0], waiting[0], work_waiting[0])
+        ((oldest_at_s,),) = execute(SQL.oldest_free_task, (name, now_s)).fetchall()
+        yield QueueStatus(name, UNLIMITED, mine[0], my_work[0], waiting[0], work_waiting[0], None, oldest_at_s)
     for queue in limited:
         at = queue.number
-        yield QueueStatus(name, queue.limits, mine[at], my_work[at], waiting[at], work_waiting[at], queue.tenant or None)
+        ((oldest_at_s,),) = execute(SQL.oldest_limited_task, (at, now_s)).fetchall()
+        yield QueueStatus(name, queue.limits, mine[at], my_work[at], waiting[at], work_waiting[at], queue.tenant or None, oldest_at_s)
 
 
 def claim_condition(claim: Claim) -> tuple[str, tuple[str, ...]]:

@@ -136,6 +136,14 @@ SELECT limited, holder, count(*) FROM heads INDEXED BY heads_by_queue WHERE queu
 -- How many executions of a queue are free and due under each limits.
 SELECT limited, count(*) FROM heads INDEXED BY heads_by_queue WHERE queue = ? AND queue <> '' AND holder IS NULL AND ready_at_s <= ? GROUP BY limited;
 
+-- name: oldest_free_task
+-- Since when the task is due that waits longest in a queue without limits, of those that no holder leases.
+SELECT min(due_at_s) FROM mail INDEXED BY mail_free WHERE limited = 0 AND queue = ? AND holder IS NULL AND due_at_s <= ?;
+
+-- name: oldest_limited_task
+-- The same of a queue under limits.
+SELECT min(due_at_s) FROM mail INDEXED BY mail_due_in_queue WHERE limited > 0 AND limited = ? AND holder IS NULL AND due_at_s <= ?;
+
 -- name: work_in_queue
 -- How many tasks of a queue each holder holds under each limits; those of null are free.
 SELECT limited, holder, count(*) FROM mail INDEXED BY mail_by_queue WHERE queue = ? GROUP BY limited, holder;

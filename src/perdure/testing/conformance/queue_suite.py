@@ -38,7 +38,8 @@ class QueueSuite:
     async def test_a_queue_without_limits_holds_nothing_up_and_is_listed_as_long_as_something_is_in_it(self, world: StoreWorld) -> None:
         await world.renew("one")
         await world.post(*(queued(str(number), "lane", number) for number in range(3)), work("w", "lane", 7))
-        assert await world.store.queues() == [QueueStatus("mails", UNLIMITED, 0, 0, 3, 0), QueueStatus("pay", UNLIMITED, 0, 0, 0, 1)]
+        now_s = world.clock.now_s
+        assert await world.store.queues() == [QueueStatus("mails", UNLIMITED, 0, 0, 3, 0), QueueStatus("pay", UNLIMITED, 0, 0, 0, 1, None, now_s)]
         assert await ids(world) == ["0", "1", "2"] and await leased(world) == ["w"]
         head = await world.head(key("2"))
         assert (head.queue, head.lane, head.priority) == ("mails", "lane", 2)
@@ -198,6 +199,26 @@ class QueueSuite:
         assert await leased(world, "two", "pay") == ["c"]
         assert (await world.store.queues())[0] == QueueStatus("pay", QueueLimits(2), 0, 2, 0, 0)
 
+    @pytest.mark.parametrize("limits", [None, QueueLimits(2)])
+    async def test_it_is_told_since_when_the_longest_waiting_task_is_due_that_no_holder_leases(self, world: StoreWorld, limits: QueueLimits | None) -> None:
+        await world.renew("one", lease_s=1000)
+        await world.store.limit("pay", limits)
+
+        async def oldest_at_s() -> list[float | None]:
+            return [one.oldest_task_at_s for one in await world.store.queues()]
+
+        begun_s = world.clock.now_s
+        await world.post(work("later", due_at_s=begun_s + 20))
+        assert await oldest_at_s() == [None], "it is not due"
+        await world.post(work("a"))
+        world.clock.advance(5)
+        await world.post(work("b"))
+        assert await oldest_at_s() == [begun_s]
+        assert await leased(world, limit=1) == ["a"] and await oldest_at_s() == [begun_s + 5]
+        assert await leased(world, limit=1) == ["b"] and await oldest_at_s() == [None]
+        world.clock.advance(15)
+        assert await oldest_at_s() == [begun_s + 20]
+
     async def test_leased_work_of_the_dead_is_leased_again_within_the_limits(self, world: StoreWorld) -> None:
         await world.renew("one", lease_s=10)
         await world.renew("two", lease_s=100)
@@ -246,7 +267,7 @@ class QueueSuite:
         await world.store.limit(name, QueueLimits(1, 1, 0.5, 2, f"{name} as the code has it"))
         await world.post(work("a", name, name=name), work("b", name + "x", name=name))
         assert await leased(world, "one", name) == ["a"]
-        assert await world.store.queues() == [QueueStatus(name, QueueLimits(1, 1, 0.5, 2, f"{name} as the code has it"), 0, 1, 0, 1)]
+        assert await world.store.queues() == [QueueStatus(name, QueueLimits(1, 1, 0.5, 2, f"{name} as the code has it"), 0, 1, 0, 1, None, world.clock.now_s)]
         await world.store.limit(name, None)
         assert await leased(world, "one", name) == ["b"]
 
@@ -429,8 +450,8 @@ class TaskSuite:
         assert await world.store.queues() == [
             QueueStatus("mails", QueueLimits(1), 1, 0, 7, 0),
             QueueStatus("mails", QueueLimits(2), 2, 0, 2, 0, "b"),
-            QueueStatus("pay", QueueLimits(2), 0, 2, 0, 6),
-            QueueStatus("pay", QueueLimits(3), 0, 3, 0, 1, "acme"),
+            QueueStatus("pay", QueueLimits(2), 0, 2, 0, 6, None, world.clock.now_s),
+            QueueStatus("pay", QueueLimits(3), 0, 3, 0, 1, "acme", world.clock.now_s),
         ]
         await world.post(acks=[Ack(queue("pay", "acme"), "acme0"), Ack(queue("pay", "c"), "c0")])
         assert sorted(await leased(world)) == ["acme3", "b1"]
@@ -450,7 +471,7 @@ class TaskSuite:
             QueueStatus("mails", QueueLimits(1), 1, 0, 2, 0),
             QueueStatus("mails", UNLIMITED, 3, 0, 0, 0, "b"),
             QueueStatus("pay", UNLIMITED, 0, 3, 0, 0),
-            QueueStatus("pay", QueueLimits(1), 0, 1, 0, 2, "b"),
+            QueueStatus("pay", QueueLimits(1), 0, 1, 0, 2, "b", world.clock.now_s),
         ]
 
     async def test_limits_of_a_tenant_that_come_and_go_apply_to_what_waits_and_what_is_held(self, world: StoreWorld) -> None:
