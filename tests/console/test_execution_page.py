@@ -193,6 +193,21 @@ async def test_a_message_is_sent_to_what_waits_for_it(shop: Shop, page: Page) ->
     await expect(page.get_by_role("region", name="Output")).to_contain_text("by card")
 
 
+async def test_a_message_to_code_has_the_form_of_its_type_and_json_is_the_other_way(shop: Shop, page: Page) -> None:
+    await opened(page, shop, await started(shop, "parcel", "p-form", {"order": "o-form", "carrier": "people"}))
+    await act(page, "Send message")
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_label("Name")).to_have_value("packed")
+    await dialog.get_by_label("Enter the body as").select_option("json")
+    await expect(dialog.get_by_label(re.compile("^Body"))).to_have_value("")
+    await dialog.get_by_label("Enter the body as").select_option("form")
+    await dialog.get_by_label(re.compile("^Body")).fill("a red label")
+    await confirm(page, "Send")
+    await state(page, "completed").to_be_visible()
+    await page.goto(f"{shop.url}{address('parcel', 'p-form', '?tab=data')}")
+    await expect(page.get_by_role("region", name="Output")).to_contain_text("a red label, by people")
+
+
 async def test_a_preset_gives_a_step_that_is_to_come_its_result(shop: Shop, page: Page) -> None:
     await opened(page, shop, await started(shop, "reminder", "reminder-preset", {"customer": "c-1"}))
     await act(page, "Preset")

@@ -1,10 +1,10 @@
 """Claims about workflows of code in the list of the catalog: what running engines declare stands beside the definitions."""
 
-from perdure import Context, workflow
+from perdure import Context, Signal, workflow
 from perdure.service import catalog
 from perdure.service.store_access import StoreAccess
 from perdure.sync_client import AsyncClient
-from tests.runtime.cluster import Cluster
+from tests.runtime.cluster import Cluster, settle
 from tests.service.catalog_documents import ADA, document
 from tests.service.cluster_client import virtually
 from tests.service.hosts import host
@@ -32,6 +32,29 @@ async def test_code_of_running_engines_is_listed_with_its_input_and_its_engines(
     await second.stop()
     await first.stop()
     assert (await catalog.list_definitions(access, T)).code == []
+
+
+sealed = Signal("sealed", int)
+
+
+@workflow
+async def seals(ctx: Context) -> None:
+    await ctx.listen(sealed, timeout="1h")
+
+
+@virtually
+async def test_the_schemas_of_the_messages_of_code_are_told_by_its_engine_and_stand_beside_the_open_waits(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    engine = await c.engine(seals)
+    (code,) = (await catalog.list_definitions(access, T)).code
+    assert code.message_schemas == {"sealed": {"type": "integer"}}
+    handle = await client.start(seals)
+    await settle(1.0)
+    (awaited,) = (await handle.record()).awaits
+    assert (awaited.names, awaited.schemas) == (["sealed"], {"sealed": {"type": "integer"}})
+    assert (await handle.record(1)).awaits[0].schemas == {}
+    await engine.stop()
+    assert (await handle.record()).awaits[0].schemas == {}, "nobody tells them"
 
 
 @virtually

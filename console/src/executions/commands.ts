@@ -186,6 +186,15 @@ export function awaitedMessages(record: ExecutionRecord): string[] {
   return [...new Set((record.awaits ?? []).flatMap((one) => one.names))];
 }
 
+/** The schema of a message that the execution waits for, as an engine that runs its code tells it; null if none does. */
+export function awaitedSchema(record: ExecutionRecord, name: string): JsonSchema | null {
+  for (const one of record.awaits ?? []) {
+    const found = (one.schemas as Record<string, JsonSchema> | undefined)?.[name];
+    if (found) return found;
+  }
+  return null;
+}
+
 interface Sent {
   of: ExecutionKey;
   body: Fields;

@@ -5,10 +5,11 @@ import { writeExact } from "@/api/exact-json";
 import { randomId } from "@/api/random-id";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
+import { ChoiceField } from "@/parts/field";
 import { ErrorNotice } from "@/parts/notice";
 import { type JsonSchema, SchemaForm } from "@/parts/schema-form";
 import { tellEveryone } from "@/shell/told";
-import { awaitedMessages, sendMessage } from "./commands";
+import { awaitedMessages, awaitedSchema, sendMessage } from "./commands";
 import { type ExecutionRecord, nameOf } from "./execution-reads";
 import { signalSchema } from "./signal-schema";
 import styles from "./message-dialog.module.css";
@@ -29,8 +30,10 @@ export function MessageDialog({ record, definition, onClose }: Props) {
   const [problem, setProblem] = useState("");
   const [error, setError] = useState<unknown>(null);
   const [isSending, setSending] = useState(false);
+  const [isJson, setJson] = useState(false);
   const sent = useRef({ text: "", key: "" });
-  const schema = signalSchema(definition, name) ?? JSON_BODY;
+  const known = awaitedSchema(record, name) ?? signalSchema(definition, name);
+  const schema = known === null || isJson ? JSON_BODY : known;
   const refusal = problem || (name === "" ? "Give the message a name" : "");
   const submit = async (event: FormEvent) => {
     event.preventDefault();
@@ -77,6 +80,17 @@ export function MessageDialog({ record, definition, onClose }: Props) {
           Name
           <input value={name} onChange={(event) => setName(event.target.value)} required spellCheck={false} dir="auto" />
         </label>
+        {known !== null && (
+          <ChoiceField
+            label="Enter the body as"
+            value={isJson ? "json" : "form"}
+            onChange={(look) => {
+              setJson(look === "json");
+              setProblem("");
+            }}
+            choices={[["form", "a form"], ["json", "JSON"]]}
+          />
+        )}
         <SchemaForm
           key={schema === JSON_BODY ? "" : name}
           schema={schema}

@@ -226,7 +226,7 @@ class FunctionCodec:
         """Returns the JSON Schema of the arguments by name; a type without one accepts anything."""
         properties, inner = dict[str, Any](), dict[str, Any]()
         for name in self._fields:
-            properties[name] = dict(_hint_schema(self._named[name]))
+            properties[name] = dict(hint_schema(self._named[name]))
             inner |= properties[name].pop("$defs", {})  # references are relative to the top
         return {
             "type": "object",
@@ -294,7 +294,8 @@ class FunctionCodec:
         return positional, {name: values.decode(one, self._named.get(name, Any), what, path) for name, one in kwargs.items()}
 
 
-def _hint_schema(hint: Any) -> dict[str, Any]:
+def hint_schema(hint: Any) -> dict[str, Any]:
+    """Returns the JSON Schema of a type; an empty one, which anything fits, if it has none."""
     if hasattr(hint, "model_json_schema"):
         found: dict[str, Any] = hint.model_json_schema()
         return found

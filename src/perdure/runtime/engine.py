@@ -64,7 +64,7 @@ from perdure.runtime.maintenance import StoreMaintenance
 from perdure.runtime.observed_store import ObservedStore
 from perdure.runtime.observer import Observer
 from perdure.runtime.quarantine import SEALED_RETRY_S, QuarantineReports, postponement, quarantine_retry_s, release_execution
-from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, input_schemas, runnable_workflows
+from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, runnable_workflows, told_schemas
 from perdure.runtime.resident_executions import ResidentCache, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import StepRunner, run_step
@@ -165,10 +165,10 @@ class Engine:
     def _about(self) -> ProcessInfo:
         roots = None if self.roots is None else sorted(self.roots)
         definitions = tuple(name for name, one in self.known.items() if isinstance(one, GraphWorkflow))
-        inputs = {} if roots is not None else input_schemas(self.known.values())
+        inputs, receives = ({}, {}) if roots is not None else told_schemas(self.known.values())
         own = msgspec.structs.replace(self._process, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
         scheduled = tuple(one.name for one in self.known.values() if isinstance(one, CodeWorkflow) and one.schedule is not None)
-        return msgspec.structs.replace(own, definitions=definitions, inputs=inputs, scheduled=scheduled)
+        return msgspec.structs.replace(own, definitions=definitions, inputs=inputs, messages=receives, scheduled=scheduled)
 
     def publish(self) -> None:
         """Has the next renewal of the lease tell other processes which workflows and roots the engine has now."""

@@ -33,8 +33,8 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     """A description of a holder: its kind (engine, worker), where it runs, which programs it advances and with which capabilities, and which queues it serves.
 
     With `roots`, it advances only these executions and their descendants, as the engine of a script does. With `tenants`, it serves these and no others.
-    `definitions` are the names of the programs that are definitions; `inputs` has, by program, the JSON Schema of the input of workflows of code.
-    `scheduled` are the workflows of code that declare a schedule.
+    `definitions` are the names of the programs that are definitions; `inputs` has, by program, the JSON Schema of the input of workflows of code, and
+    `messages` those of the messages that they may receive, by name. `scheduled` are the workflows of code that declare a schedule.
     """
 
     kind: str
@@ -48,6 +48,7 @@ class ProcessInfo(msgspec.Struct, frozen=True):
     tenants: tuple[str, ...] | None = None
     definitions: tuple[str, ...] = ()
     inputs: dict[str, Any] = {}
+    messages: dict[str, dict[str, Any]] = {}
     scheduled: tuple[str, ...] = ()
 
     def serves(self, tenant: str) -> bool:

@@ -4,7 +4,7 @@ A change of a queue by an operator stays until the code declares something else.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,6 +14,7 @@ from perdure.code.builtin_workflows import APPROVAL_CODE as APPROVAL
 from perdure.code.builtin_workflows import COMPOSITE_CODE as COMPOSITE
 from perdure.code.declarations import CodeWorkflow, Step
 from perdure.code.declared_queues import Queue
+from perdure.code.declared_signals import message_schemas
 from perdure.core.errors import BadValue
 from perdure.core.program import Toolbox, program_name
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
@@ -26,7 +27,7 @@ logger = logging.getLogger("perdure.engine")
 BUILT_IN_WORKFLOWS = (APPROVAL, COMPOSITE)
 
 SCHEMAS_BYTES_MAX = 16 * 1024
-"""The size of all schemas that an engine tells. The workflows that come last in order of name then have none in lists."""
+"""The size of all schemas that an engine tells. The workflows that come last in order of name then have none."""
 
 
 def runnable_workflows(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
@@ -71,16 +72,25 @@ def engine_toolboxes(workflows: Iterable[Workflow]) -> tuple[Toolbox, ...]:
     return tuple((frozenset(programs), has) for has, programs in found.items())
 
 
-def input_schemas(workflows: Iterable[Workflow]) -> dict[str, Any]:
-    """Returns the JSON Schemas of the input of workflows of code, by program, as many as fit into `SCHEMAS_BYTES_MAX`: each renewal of a lease sends them."""
-    found, left = dict[str, Any](), SCHEMAS_BYTES_MAX
-    for one in sorted(workflows, key=lambda one: one.name):
-        if isinstance(one, CodeWorkflow):
-            schema = one.codec.schema()
-            left -= len(msgspec.json.encode(schema))
-            if left >= 0:
-                found[program_name(one.name, one.version)] = schema
-    return found
+def told_schemas(workflows: Iterable[Workflow]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Returns the JSON Schemas of the input of workflows of code, by program, and those of the messages that they may receive, by program and name.
+
+    There are as many as fit into `SCHEMAS_BYTES_MAX`, those of inputs first: each renewal of a lease sends them.
+    """
+    known = [(program_name(one.name, one.version), one) for one in sorted(workflows, key=lambda one: one.name) if isinstance(one, CodeWorkflow)]
+    inputs, left = _that_fit({program: one.codec.schema() for program, one in known}, SCHEMAS_BYTES_MAX)
+    messages, _ = _that_fit({program: schemas for program, one in known if (schemas := message_schemas(one))}, left)
+    return inputs, messages
+
+
+def _that_fit(schemas: Mapping[str, dict[str, Any]], left: int) -> tuple[dict[str, dict[str, Any]], int]:
+    """The first schemas that fit into `left` bytes together, and how many bytes are left."""
+    found: dict[str, dict[str, Any]] = {}
+    for program, schema in schemas.items():
+        if (size := len(msgspec.json.encode(schema))) > left:
+            return found, 0
+        found[program], left = schema, left - size
+    return found, left
 
 
 def _release_number(workflow: GraphWorkflow) -> tuple[int, int, int, bool]:

@@ -10,10 +10,12 @@ from perdure.core.errors import NotFound
 from perdure.core.execution import Execution
 from perdure.core.operations import Failure, ReceiveOperation, Success
 from perdure.core.paths import Key, path_text
+from perdure.core.program import program_base
 from perdure.core.step_attempts import StepAttempt, step_attempts
 from perdure.definitions.graph.graph_workflow import HASH_ATTRIBUTE, INLINE_ATTRIBUTE, VERSION_ATTRIBUTE
 from perdure.service import queries
 from perdure.service.catalog import read_definition
+from perdure.service.code_workflows import message_schemas_of
 from perdure.service.dead_letter_groups import dead_letter_of, step_name
 from perdure.service.execution_operations import INITIATOR_ATTRIBUTE
 from perdure.service.execution_reasons import Attempts, ExecutionReason, reason_from_log
@@ -59,11 +61,15 @@ class RecordedFailure(msgspec.Struct, frozen=True):
 
 
 class AwaitedMessage(msgspec.Struct, frozen=True):
-    """A message that an execution waits for: any of these names, at the path of an operation, until a time (None: without end)."""
+    """A message that an execution waits for: any of these names, at the path of an operation, until a time (None: without end).
+
+    `schemas` are the JSON Schemas of the bodies, by name, as far as the code of the workflow names their types and an engine that runs it tells them.
+    """
 
     names: list[str]
     step: str
     until_at_s: float | None
+    schemas: dict[str, Any] = {}
 
 
 class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +81,7 @@ class ExecutionRecord(msgspec.Struct, frozen=True, kw_only=True):
     with the start (`is_inline_execution`), and after its deletion. `variables` is the input. `current_step_slug` is the step that has been open longest. An
     execution that was started by a person or a key has their subject as `initiator_user_id`. One that a trigger has started has what is known of that, with
     its kind as `initiator_type`; `trigger_metadata` is what the kind adds, such as the tick of a schedule or the delivery of a webhook.
-    `awaits` are the messages that it waits for, whose schemas are not recorded. `resume_token` is that of the only approval that waits, for callers who may
+    `awaits` are the messages that it waits for; of a past, without schemas. `resume_token` is that of the only approval that waits, for callers who may
     decide.
     """
 
@@ -164,7 +170,7 @@ async def _read(
         variables=await _input(access, head, execution),
         outputs=await _outputs(access, execution),
         approvals=approvals,
-        awaits=_awaits(execution),
+        awaits=await _awaits(access, execution, None if now is None else program_base(head.program)),
         resume_token=approvals[0].resume_token if len(approvals) == 1 else None,
     )
 
@@ -242,9 +248,10 @@ async def _input(access: StoreAccess, head: Head, execution: Execution) -> bytes
     return None if start is None else await access.payload(start.input)
 
 
-def _awaits(execution: Execution) -> list[AwaitedMessage]:
-    waits = ((path, one) for path, one in execution.open.items() if isinstance(one.op, ReceiveOperation))
-    return [AwaitedMessage([*one.op.names], path_text(path), one.due_at_s) for path, one in waits if isinstance(one.op, ReceiveOperation)]
+async def _awaits(access: StoreAccess, execution: Execution, program: str | None) -> list[AwaitedMessage]:
+    waits = [(path, one.op.names, one.due_at_s) for path, one in execution.open.items() if isinstance(one.op, ReceiveOperation)]
+    known = await message_schemas_of(access.store, program) if waits and program is not None and execution.definition is None else {}
+    return [AwaitedMessage([*names], path_text(path), at_s, {name: known[name] for name in names if name in known}) for path, names, at_s in waits]
 
 
 async def _outputs(access: StoreAccess, execution: Execution) -> bytes | None:
