@@ -27,7 +27,7 @@ const columnsOf = (list: string[]): Column<Approval>[] => [
     ),
   },
   { id: "due", title: "Due", width: "1fr", cell: (row) => <Due row={row} /> },
-  { id: "execution", title: "Asked by", width: "2fr", wideOnly: true, cell: (row) => (row.requestedBy ? `${row.requestedBy.workflow}/${row.requestedBy.id}` : "") },
+  { id: "execution", title: "Asked by", width: "2fr", wideOnly: true, cell: (row) => (row.requestedBy ? <span dir="ltr"><bdi>{row.requestedBy.workflow}</bdi>/<bdi>{row.requestedBy.id}</bdi></span> : "") },
   { id: "assignees", title: "Who may decide", width: "1.5fr", wideOnly: true, cell: (row) => row.assignees.join(", ") || "anybody" },
   { id: "votes", title: "Votes", width: "5rem", wideOnly: true, cell: (row) => `${row.votes.length} of ${row.quorum}` },
   { id: "priority", title: "Priority", width: "6rem", wideOnly: true, cell: (row) => row.priority ?? "normal" },

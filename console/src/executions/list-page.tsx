@@ -157,7 +157,7 @@ function keyFrom(text: string): ExecutionKey {
 function columnOf(name: ColumnName, filter: ExecutionFilter, change: (filter: ExecutionFilter) => void, onOpen: () => void): Column<Row> {
   switch (name) {
     case "status":
-      return { id: name, title: "Status", width: "9.5rem", narrowWidth: "6.5rem", cell: (row) => <StateMark state={row.status} /> };
+      return { id: name, title: "Status", width: "9.5rem", narrowWidth: "7.25rem", cell: (row) => <StateMark state={row.status} /> };
     case "execution":
       return {
         id: name,
@@ -165,7 +165,9 @@ function columnOf(name: ColumnName, filter: ExecutionFilter, change: (filter: Ex
         width: "3fr",
         cell: (row) => (
           <Link to="/executions/$workflow/$id" params={{ workflow: row.workflow, id: row.id }} title={`${row.workflow}/${row.id}`} onClick={onOpen}>
-            <bdi>{row.workflow}</bdi>/<bdi>{row.id}</bdi>
+            <span dir="ltr">
+              <bdi>{row.workflow}</bdi>/<bdi>{row.id}</bdi>
+            </span>
           </Link>
         ),
       };

@@ -4,11 +4,14 @@ import type { ReactNode } from "react";
 import type { Schemas } from "@/api/client";
 import { StateMark } from "@/parts/state-mark";
 import { TimeText } from "@/parts/time-text";
-import { sentence } from "@/words/sentence";
+import { clipped, sentence } from "@/words/sentence";
 import type { ExecutionRecord } from "./execution-reads";
 import styles from "./why-view.module.css";
 
 type Reason = Schemas["ExecutionReason"];
+
+/** So much of a reason is shown; the step that it is about has all of its error. */
+const TEXT_MAX = 400;
 
 /** The state of an execution, the reason for it, and the remedy. */
 export function WhyView({ record, isPast }: { record: ExecutionRecord; isPast: boolean }) {
@@ -17,7 +20,7 @@ export function WhyView({ record, isPast }: { record: ExecutionRecord; isPast: b
   return (
     <div className={styles.why}>
       <p>
-        <StateMark state={record.status} /> <bdi className={styles.text}>{sentence(reason.text)}</bdi>
+        <StateMark state={record.status} /> <bdi className={styles.text}>{sentence(clipped(reason.text, TEXT_MAX))}</bdi>
       </p>
       {facts.length > 0 && (
         <p className={styles.facts}>

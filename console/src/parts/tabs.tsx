@@ -2,6 +2,7 @@
 import { Tabs as Radix } from "radix-ui";
 import { type ReactNode, useEffect, useRef } from "react";
 import { useShortcut } from "@/shell/shortcuts";
+import { scrollRowTo } from "./scroll-row";
 import styles from "./tabs.module.css";
 
 export interface Tab {
@@ -16,7 +17,7 @@ export function Tabs({ label, tabs, chosen, onChoose }: { label: string; tabs: T
   const list = useRef<HTMLDivElement>(null);
   const presentId = present?.id;
   useEffect(() => {
-    void list.current?.querySelector('[data-state="active"]')?.scrollIntoView?.({ block: "nearest", inline: "nearest" }); // newer browsers return a promise, which an effect may not
+    scrollRowTo(list.current, list.current?.querySelector<HTMLElement>('[data-state="active"]'));
   }, [presentId]);
   useShortcut("1-9", "a tab", (event) => {
     const tab = tabs[Number(event.key) - 1];

@@ -8,6 +8,7 @@ import { live } from "@/api/live";
 import { useConnection } from "@/api/use-live";
 import { Button } from "@/parts/button";
 import { Menu } from "@/parts/menu";
+import { scrollRowTo } from "@/parts/scroll-row";
 import { errorText } from "@/words/failures";
 import { sessionQuery, whoamiQuery } from "./identity";
 import { Help } from "./help";
@@ -64,8 +65,7 @@ function Navigation() {
   const row = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
   useEffect(() => {
-    const present = row.current?.querySelector<HTMLElement>("[aria-current=page]");
-    if (row.current && present) row.current.scrollLeft = present.offsetLeft - row.current.offsetLeft - (row.current.clientWidth - present.offsetWidth) / 2;
+    scrollRowTo(row.current, row.current?.querySelector<HTMLElement>("[aria-current=page]"));
   }, [pathname]);
   return (
     <nav ref={row} aria-label="Main" className={styles.nav}>
