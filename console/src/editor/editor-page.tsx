@@ -4,7 +4,7 @@ import { useBlocker, useNavigate, useParams } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore, type KeyboardEvent, type ReactNode } from "react";
 import { queries, refresh } from "@/api/client";
 import { usePolling } from "@/api/polling";
-import { GRAPH_SEARCH_NAMES, type GraphSearch } from "@/graph/graph-view-state";
+import { graphSearchOf } from "@/graph/graph-view-state";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
 import { Menu } from "@/parts/menu";
@@ -17,7 +17,7 @@ import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
 import { tellEveryone } from "@/shell/told";
 import { errorText } from "@/words/failures";
-import { discardDraft, isConflict, openText, previewOf, publishText, request, saveDraft, type OpenedText } from "./catalog-calls";
+import { discardDraft, isConflict, openText, previewOf, publishText, saveDraft, type OpenedText } from "./catalog-calls";
 import { DefinitionStore } from "./document/definition-store";
 import { findingOfProblem, findingsOf, type Finding } from "./findings";
 import { forgetText, keepText, keptText, type KeptText } from "./kept-text";
@@ -421,10 +421,6 @@ function viewName(text: string, otherwise: ViewName): ViewName {
   return text === "canvas" || text === "form" || text === "text" ? text : otherwise;
 }
 
-function graphSearchOf(view: { text: (name: string) => string }): GraphSearch {
-  return Object.fromEntries(GRAPH_SEARCH_NAMES.map((name) => [name, view.text(name) || undefined]));
-}
-
 /** The fix of a finding, where it sets, adds or removes one value. */
 function fixAction(finding: Finding, value: unknown): Action | null {
   const edits: Action["edits"] = [];
@@ -486,7 +482,7 @@ function useChecks(slug: string, text: string, isBroken: boolean) {
 
 /** The format of definitions, and the kinds of steps. */
 function useFormat() {
-  const format = useQuery({ queryKey: ["definition-format"], queryFn: () => request<{ schema: JsonSchema }>("GET", "/api/definition-format"), staleTime: 600_000 });
+  const format = queries.useQuery("get", "/api/definition-format", {}, { staleTime: 600_000 });
   const kinds = queries.useQuery("get", "/api/kinds", {}, { staleTime: 600_000 });
   const items = kinds.data?.items;
   const configs = useMemo(() => new Map((items ?? []).map((one) => [one.name, one.config as JsonSchema])), [items]);
@@ -495,7 +491,7 @@ function useFormat() {
     const own = VERBS.map((one) => ({ ...one, says: titles.get(one.name)?.summary ?? one.says }));
     return [...own, ...(items ?? []).filter((one) => !isVerb(one.name)).map(verbOfKind)];
   }, [items]);
-  return { schema: format.data?.schema ?? null, configs, verbs, failure: format.error };
+  return { schema: (format.data?.schema ?? null) as JsonSchema | null, configs, verbs, failure: format.error };
 }
 
 function useMedia(query: string): boolean {

@@ -7,12 +7,13 @@ import { parseExact, writeExact } from "@/api/exact-json";
 import { problemOf } from "@/api/problem";
 import { Button } from "@/parts/button";
 import { CopyButton } from "@/parts/copy-button";
+import { download } from "@/parts/download";
 import { Facts } from "@/parts/page";
 import { DurationText, TimeText } from "@/parts/time-text";
 import { tellEveryone } from "@/shell/told";
 import { errorText } from "@/words/failures";
 import { type ExecutionRecord, nameOf } from "./execution-reads";
-import { shellWord } from "./shell-word";
+import { shellWord } from "@/words/shell-word";
 import styles from "./execution-facts.module.css";
 
 const SHOWN_ELSEWHERE = new Set(["initiator", "definition_hash", "definition_version"]);
@@ -101,16 +102,12 @@ interface DownloadProps {
 
 function Download({ url, name, children, read = (response) => response.blob() }: DownloadProps) {
   const [isBusy, setBusy] = useState(false);
-  const download = async () => {
+  const save = async () => {
     setBusy(true);
     try {
       const response = await fetch(url, { headers: accessHeaders(false), credentials: "same-origin" });
       if (!response.ok) throw await problemOf(response);
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(await read(response));
-      link.download = name.replaceAll(/[/\\:]/g, "_");
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+      download(name, await read(response));
     } catch (error) {
       tellEveryone(errorText(error).text, "bad");
     } finally {
@@ -118,7 +115,7 @@ function Download({ url, name, children, read = (response) => response.blob() }:
     }
   };
   return (
-    <Button look="quiet" busy={isBusy} onClick={download}>
+    <Button look="quiet" busy={isBusy} onClick={save}>
       {children}
     </Button>
   );

@@ -4,7 +4,7 @@ import { queries } from "@/api/client";
 import { Problem } from "@/api/problem";
 import type { ShownGraph } from "@/graph/graph-model";
 import { GraphView } from "@/graph/graph-view";
-import { GRAPH_SEARCH_NAMES, type GraphSearch } from "@/graph/graph-view-state";
+import { graphSearchOf } from "@/graph/graph-view-state";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
@@ -36,14 +36,13 @@ export function GraphTab({ record, at, steps, isWide, chosen, onChoose }: Props)
   }
   const shown = graph.data as ShownGraph;
   if (shown.nodes.length === 0) return <Empty title="No step has begun" />;
-  const search = Object.fromEntries(GRAPH_SEARCH_NAMES.map((name) => [name, view.text(name) || undefined])) as GraphSearch;
   return (
     <div className={`${styles.frame} ${isWide ? styles.wide : ""}`}>
       <GraphView
         graph={shown}
         selected={nodeOf(shown, chosen)}
         onSelect={(id) => onChoose(shown.nodes.find((one) => one.id === id)?.path || id)}
-        search={search}
+        search={graphSearchOf(view)}
         onSearch={(change) => view.change({ ...change }, true)}
         turnControl={(node) => <PassageChoice passages={passagesOf(steps, node.path || node.id)} chosen={chosen} onChoose={onChoose} />}
         label={`Graph of ${nameOf(record)}`}

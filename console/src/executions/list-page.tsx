@@ -1,8 +1,8 @@
 // The home of the console: executions by a filter, newest first, live, with commands for all that a filter selects.
-import { type InfiniteData, useQuery, useQueryClient } from "@tanstack/react-query";
+import { type InfiniteData, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { api, queries, type Schemas } from "@/api/client";
+import { api, type Schemas } from "@/api/client";
 import type { Change } from "@/api/live";
 import { pagesKey, usePages } from "@/api/pages";
 import { useChanges } from "@/api/use-live";
@@ -17,6 +17,7 @@ import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { countText } from "@/words/times";
 import { stateWord } from "@/words/states";
+import { useWorkflowNames } from "@/workflows/workflow-data";
 import { BulkDialog, type BulkAction } from "./bulk-dialog";
 import { ColumnDialog } from "./column-dialog";
 import { apiFilter, bareWords, type ExecutionFilter, filterOf, searchOf } from "./execution-filter";
@@ -45,7 +46,7 @@ export function ExecutionListPage() {
   const [dialog, setDialog] = useState<"" | "columns" | "start">("");
   const refusal = useRefusal("operator");
   const { rows, found, added, showAdded } = useRows(filter);
-  const workflows = useWorkflowNames();
+  const { names: workflows } = useWorkflowNames();
   const attributes = useMemo(() => [...new Set(rows.flatMap((row) => Object.keys(row.attributes ?? {})))].sort(), [rows]);
   const change = (next: ExecutionFilter) => {
     setChosen(new Set());
@@ -260,9 +261,4 @@ function mayFit(filter: ExecutionFilter, row: Row): boolean {
     !filter.fingerprint &&
     !filter.failedSince
   );
-}
-
-function useWorkflowNames(): string[] {
-  const { data } = useQuery(queries.queryOptions("get", "/api/workflows", { params: { query: { limit: 200 } } }, { staleTime: 60_000 }));
-  return useMemo(() => [...new Set([...(data?.items ?? []), ...(data?.code ?? [])].map((one) => one.slug))].sort(), [data]);
 }

@@ -16,7 +16,7 @@ import { ErrorView } from "./error-view";
 import type { OpenedAction } from "./execution-actions";
 import { Member, useFamily } from "./execution-family";
 import { type ExecutionRecord, type StepTrace, isReceiving, maySpawn, nameOf } from "./execution-reads";
-import { shellWord } from "./shell-word";
+import { shellWord } from "@/words/shell-word";
 import { ChangedMark } from "./timeline-tab";
 import { modelUsage, usageText } from "./model-usage";
 import { PassageChoice } from "./passage-choice";

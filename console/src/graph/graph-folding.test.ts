@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { OPEN_MAX, readFolds, readTurns, revealed, seenBox, visibleGraph, writeFolds, writeTurns } from "./graph-folding";
+import { OPEN_MAX, readFolds, readTurns, seenBox, visibleGraph, writeFolds, writeTurns } from "./graph-folding";
 import { graphModel } from "./graph-model";
 import { layeredSample, sampleGraph, sampleNode, SAMPLES } from "./graph-samples";
 
@@ -37,16 +37,6 @@ test("a graph with too many boxes has its blocks folded at first, and a person m
   const model = graphModel(sampleGraph([sampleNode("b", { kind: "do" }), ...steps], chain, { regions }));
   expect(visibleGraph(model, NONE, NONE)).toMatchObject({ isLarge: true, top: ["b"], edges: [] });
   expect(visibleGraph(model, new Map([["b", false]]), NONE).boxes.size).toBe(OPEN_MAX + 2);
-});
-
-test("revealing brings any node into sight", () => {
-  for (const graph of Object.values(SAMPLES)) {
-    const model = graphModel(graph);
-    for (const node of graph.nodes.filter((one) => one.kind !== "iteration")) {
-      const { folds, turns } = revealed(model, node.id, NONE, NONE);
-      expect(visibleGraph(model, folds, turns).boxes.has(node.id)).toBe(true);
-    }
-  }
 });
 
 test("edges between the same boxes are one, labelled unless one of them is taken by default", () => {

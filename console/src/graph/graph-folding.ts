@@ -1,5 +1,5 @@
 // What of a graph is seen: which boxes are folded, which turn of a loop is shown, and between which boxes the edges lead then.
-import { boxesAround, ROOT, type Box, type GraphModel } from "./graph-model";
+import { ROOT, type Box, type GraphModel } from "./graph-model";
 
 /** With more boxes in sight than this, blocks are folded at first. */
 export const OPEN_MAX = 400;
@@ -135,19 +135,6 @@ function countOpen(model: GraphModel, folds: FoldChoices): number {
 export function seenBox(model: GraphModel, boxes: ReadonlyMap<string, VisibleBox>, id: string): string {
   for (let at = id; at !== "" && at !== ROOT; at = model.boxes.get(at)?.parent ?? "") if (boxes.has(at)) return at;
   return "";
-}
-
-/** The choices that bring a box into sight: every box around it is open, and every loop around it shows its turn. */
-export function revealed(model: GraphModel, id: string, folds: FoldChoices, turns: TurnChoices): { folds: FoldChoices; turns: TurnChoices } {
-  const [newFolds, newTurns] = [new Map(folds), new Map(turns)];
-  let inner = id;
-  for (const outer of boxesAround(model.boxes, id)) {
-    const box = model.boxes.get(outer)!;
-    if (isFoldable(box)) newFolds.set(outer, false);
-    if (box.form === "loop") newTurns.set(outer, turnNumbers(box)[box.children.indexOf(inner)] ?? 1);
-    inner = outer;
-  }
-  return { folds: newFolds, turns: newTurns };
 }
 
 /** One edge for all between the same two boxes in the same direction. Inside a box of items there are none: they are a set. */

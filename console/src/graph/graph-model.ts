@@ -215,10 +215,3 @@ export function innerFirst(boxes: ReadonlyMap<string, Box>): string[] {
   }
   return found.reverse();
 }
-
-/** The ids of the boxes around a box, the innermost first. */
-export function boxesAround(boxes: ReadonlyMap<string, Box>, id: string): string[] {
-  const found: string[] = [];
-  for (let at = boxes.get(id)?.parent ?? ""; at !== ""; at = boxes.get(at)?.parent ?? "") found.push(at);
-  return found;
-}

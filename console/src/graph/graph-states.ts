@@ -1,4 +1,5 @@
 // The states of boxes: that of a node, or for a box of several how many are in which state; and the texts that say it.
+import { durationText } from "@/words/times";
 import { innerFirst, type Box, type GraphModel, type ShownGraph, type ShownNode } from "./graph-model";
 
 export type StateCounts = Readonly<Record<string, number>>;
@@ -70,20 +71,10 @@ export function inOrder(counts: Iterable<[string, number]>): [string, number][] 
 }
 
 /** How long a step took, in a few characters; empty if it has not both begun and ended. */
-export function tookText(node: Pick<ShownNode, "startedAt" | "completedAt">): string {
+function tookText(node: Pick<ShownNode, "startedAt" | "completedAt">): string {
   if (!node.startedAt || !node.completedAt) return "";
   const ms = Date.parse(node.completedAt) - Date.parse(node.startedAt);
-  return Number.isFinite(ms) && ms >= 0 ? spanText(ms) : "";
-}
-
-/** A span of time in its two largest units. */
-export function spanText(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 59_950) return `${(ms / 1000).toFixed(1).replace(/\.0$/, "")} s`;
-  const minutes = Math.round(ms / 60_000);
-  if (minutes < 60) return `${minutes} min`;
-  if (minutes < 48 * 60) return `${Math.floor(minutes / 60)} h${minutes % 60 ? ` ${minutes % 60} min` : ""}`;
-  return `${Math.round(minutes / 1440)} d`;
+  return Number.isFinite(ms) && ms >= 0 ? durationText(ms) : "";
 }
 
 /** Kinds of code whose own operation only records a result, so that its time says nothing of what is inside. */

@@ -15,8 +15,12 @@ export interface GraphSearch {
   as?: string | undefined;
 }
 
-/** The names of the parameters, for pages that pass them on. */
-export const GRAPH_SEARCH_NAMES = ["fold", "turn", "states", "follow", "as"] as const;
+const NAMES = ["fold", "turn", "states", "follow", "as"] as const;
+
+/** Those of them that the address of a page has. */
+export function graphSearchOf(view: { text: (name: string) => string }): GraphSearch {
+  return Object.fromEntries(NAMES.map((name) => [name, view.text(name) || undefined]));
+}
 
 /** The same, read. `states` is empty if all are shown. */
 export interface GraphChoices {

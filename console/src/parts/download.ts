@@ -1,10 +1,10 @@
-// Hands a text to the browser as a file.
+// Hands something to the browser as a file.
 
-/** Saves a text as a file of this name. */
-export function download(name: string, text: string, type = "text/plain"): void {
+/** Saves a text, or bytes, as a file of this name. */
+export function download(name: string, content: string | Blob): void {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type }));
-  link.download = name;
+  link.href = URL.createObjectURL(typeof content === "string" ? new Blob([content], { type: "text/plain" }) : content);
+  link.download = name.replaceAll(/[/\\:]/g, "_");
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }

@@ -5,6 +5,7 @@ import { type KeyboardEvent, useDeferredValue, useId, useState } from "react";
 import { queries } from "@/api/client";
 import { Dialog } from "@/parts/dialog";
 import { StateMark } from "@/parts/state-mark";
+import { useWorkflowNames } from "@/workflows/workflow-data";
 import { PLACES } from "./places";
 import styles from "./palette.module.css";
 
@@ -65,7 +66,7 @@ function useTargets(text: string, close: () => void): Target[] {
     close();
     void to();
   };
-  const workflows = useQuery(queries.queryOptions("get", "/api/workflows", { params: { query: { limit: 200 } } }, { staleTime: 30_000 })).data;
+  const { names } = useWorkflowNames();
   const executions = useQuery(queries.queryOptions("get", "/api/executions", { params: { query: { idPrefix: text, limit: 8 } } }, { enabled: text !== "", staleTime: 5_000 })).data;
   const matches = (name: string) => name.toLowerCase().includes(text.toLowerCase());
   return [
@@ -77,7 +78,7 @@ function useTargets(text: string, close: () => void): Target[] {
       state: one.status,
       go: go(() => navigate({ to: "/executions/$workflow/$id", params: { workflow: one.workflow, id: one.id } })),
     })),
-    ...[...new Set([...(workflows?.items ?? []), ...(workflows?.code ?? [])].map((one) => one.slug))]
+    ...names
       .filter(matches)
       .slice(0, 12)
       .map((name) => ({ id: `workflow ${name}`, name, kind: "workflow", go: go(() => navigate({ to: "/workflows/$slug", params: { slug: name } })) })),

@@ -33,6 +33,8 @@ export function LineChart({ title, times, series, unit = "", bars = false }: Pro
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot>(null);
   const data = [times, ...series.map((one) => one.values)] as uPlot.AlignedData;
+  const latest = useRef(data); // a chart that is made anew for another theme has what came since
+  latest.current = data;
   const shape = series.map((one) => `${one.name} ${one.colour}`).join("|");
   useEffect(() => {
     const element = place.current;
@@ -65,7 +67,7 @@ export function LineChart({ title, times, series, unit = "", bars = false }: Pro
             })),
           ],
         },
-        data,
+        latest.current,
         element,
       );
     };

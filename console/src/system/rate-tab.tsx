@@ -1,20 +1,21 @@
 // How many executions begin and end, and how long things take: the last hours as the server has counted them, and the present while the page is open.
-import { useQueries } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { queries } from "@/api/client";
 import { usePolling } from "@/api/polling";
 import blocks from "@/parts/blocks.module.css";
 import { ErrorNotice, Loading } from "@/parts/notice";
 import { Section } from "@/parts/page";
+import { useIdentity } from "@/shell/identity";
 import { useView } from "@/shell/search";
+import { useOutcomes, useWorkflowNames } from "@/workflows/workflow-data";
 import { LineChart } from "./line-chart";
 import { hourCounts, type Sample, sampleOf, withSample } from "./rate-samples";
 
-const ASKED_MAX = 25;
+const NO_SAMPLES: readonly Sample[] = [];
 const RANGES = [["24", "24 hours"], ["72", "3 days"], ["168", "7 days"]] as const;
 
-/** Samples stay while other tabs are looked at. */
-let kept: readonly Sample[] = [];
+/** The samples of a tenant stay while other tabs are looked at. */
+let kept: { tenant: string; samples: readonly Sample[] } = { tenant: "", samples: [] };
 
 /** The tab of rates and latencies. */
 export function RateTab() {
@@ -29,17 +30,12 @@ export function RateTab() {
 function Hours() {
   const view = useView();
   const hours = Number(view.text("hours") || "24");
-  const listed = queries.useQuery("get", "/api/workflows", { params: { query: { limit: 200 } } }, { staleTime: 60_000 });
-  const names = [...(listed.data?.items ?? []), ...(listed.data?.code ?? [])].map((one) => one.slug);
-  const parts = Array.from({ length: Math.ceil(names.length / ASKED_MAX) }, (_, index) => names.slice(index * ASKED_MAX, (index + 1) * ASKED_MAX));
-  const polling = usePolling(60);
-  const answers = useQueries({ queries: parts.map((workflow) => queries.queryOptions("get", "/api/workflow-outcomes", { params: { query: { workflow, hours } } }, polling)) });
-  const error = listed.error ?? answers.find((one) => one.error)?.error;
-  const read = answers.flatMap((one) => (one.data ? [one.data] : []));
-  const isWhole = listed.data !== undefined && read.length === parts.length;
-  const items = read.flatMap((one) => one.items);
-  const [first] = read;
-  const counts = isWhole && first ? hourCounts(items, Date.parse(first.fromAt), Date.parse(first.untilAt)) : [];
+  const { names, hasMore, isRead, error: failed } = useWorkflowNames();
+  const outcomes = useOutcomes(names, hours, 60);
+  const error = failed ?? outcomes.error;
+  const items = [...outcomes.byWorkflow.values()];
+  const isWhole = isRead && outcomes.isWhole;
+  const counts = isWhole && outcomes.fromAt ? hourCounts(items, Date.parse(outcomes.fromAt), Date.parse(outcomes.untilAt)) : [];
   const partial = items.filter((one) => one.isPartial).map((one) => one.workflow);
   return (
     <Section
@@ -71,7 +67,7 @@ function Hours() {
             ]}
           />
           <p className={blocks.soft}>
-            Of the {names.length} workflows of this tenant{listed.data?.next ? " that come first by name" : ""}.{partial.length > 0 && ` Of ${partial.join(", ")} there are more than are counted, so the first hours are too low.`}
+            Of the {names.length} workflows of this tenant{hasMore ? " that come first by name" : ""}.{partial.length > 0 && ` Of ${partial.join(", ")} there are more than are counted, so the first hours are too low.`}
           </p>
         </>
       )}
@@ -80,13 +76,15 @@ function Hours() {
 }
 
 function Present() {
-  const [samples, setSamples] = useState(kept);
+  const tenant = useIdentity()?.tenantName ?? "";
+  const [taken, setTaken] = useState(kept);
+  const samples = taken.tenant === tenant ? taken.samples : NO_SAMPLES;
   const system = queries.useQuery("get", "/api/system", {}, usePolling());
   useEffect(() => {
-    if (!system.data) return;
-    kept = withSample(kept, sampleOf(system.data, system.dataUpdatedAt));
-    setSamples(kept);
-  }, [system.data, system.dataUpdatedAt]);
+    if (!system.data || !tenant) return;
+    kept = { tenant, samples: withSample(kept.tenant === tenant ? kept.samples : NO_SAMPLES, sampleOf(system.data, system.dataUpdatedAt)) };
+    setTaken(kept);
+  }, [system.data, system.dataUpdatedAt, tenant]);
   const times = useMemo(() => samples.map((one) => one.atS), [samples]);
   const of = (name: keyof Sample) => samples.map((one) => one[name] as number | null);
   if (system.error && samples.length === 0) return <ErrorNotice error={system.error} />;

@@ -11,7 +11,7 @@ import { TextField } from "@/parts/field";
 import { Facts } from "@/parts/page";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
-import { shellQuoted } from "./curl-line";
+import { shellWord } from "@/words/shell-word";
 import type { Trigger, WebhookConfig } from "./trigger-words";
 
 const VERDICTS: Record<Schemas["SentSample"]["verdict"], string> = {
@@ -39,7 +39,7 @@ export function TestSender({ trigger, config }: { trigger: Trigger; config: Webh
   );
   const isOff = trigger.enabled && !trigger.pause ? "" : "It is not active, so its sender gets 404";
   const signs = config.verify && config.verify.scheme !== "none" ? `The server signs it with ${config.verify.secrets?.[0] ?? "its secret"}, as its sender would; the secret stays there.` : "Nothing is signed, since nothing is verified.";
-  const command = `printf %s ${shellQuoted(body)} | perdure webhook send ${shellQuoted(trigger.id)} --file -${event ? ` --event ${shellQuoted(event)}` : ""}${deliveryId ? ` --id ${shellQuoted(deliveryId)}` : ""}${contentType === "application/json" ? "" : ` --content-type ${shellQuoted(contentType)}`}`;
+  const command = `printf %s ${shellWord(body)} | perdure webhook send ${shellWord(trigger.id)} --file -${event ? ` --event ${shellWord(event)}` : ""}${deliveryId ? ` --id ${shellWord(deliveryId)}` : ""}${contentType === "application/json" ? "" : ` --content-type ${shellWord(contentType)}`}`;
   return (
     <div className={blocks.stack}>
       <p className={blocks.soft}>{signs} It is received like any other, so it starts an execution.</p>

@@ -1,12 +1,13 @@
 // Creates or changes a trigger by a form; of a schedule, the next runs are shown while it is typed.
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useState } from "react";
-import { api, queries, type Schemas } from "@/api/client";
+import { api, type Schemas } from "@/api/client";
 import blocks from "@/parts/blocks.module.css";
 import { CheckField, ChoiceField, TextField } from "@/parts/field";
 import { FormDialog } from "@/parts/form-dialog";
 import { tellEveryone } from "@/shell/told";
 import { errorText } from "@/words/failures";
+import { useWorkflowNames } from "@/workflows/workflow-data";
 import { TickList } from "./tick-list";
 import { configOf, fieldsOf, formOf, NEW_TRIGGER, type TriggerForm } from "./trigger-form";
 import { overlapSentence, type Trigger, TYPE_NAMES } from "./trigger-words";
@@ -28,8 +29,7 @@ export function TriggerFormDialog({ trigger, workflow = "", onClose, onSaved }: 
   const [form, setForm] = useState<TriggerForm>(() => (trigger ? formOf(trigger) : { ...NEW_TRIGGER, workflowId: workflow }));
   const change: Change = (fields) => setForm((before) => ({ ...before, ...fields }));
   const problem = problemOf(form, trigger);
-  const workflows = queries.useQuery("get", "/api/workflows", { params: { query: { limit: 200 } } }, { staleTime: 30_000 }).data;
-  const names = [...(workflows?.items ?? []).map((one) => one.slug), ...(workflows?.code ?? []).map((one) => one.slug)];
+  const { names } = useWorkflowNames();
   const needsWorkflow = !(form.type === "schedule" && form.target === "orchestrator");
   return (
     <FormDialog

@@ -2,12 +2,15 @@
 
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3_600], ["minute", 60], ["second", 1]];
 
+const CLOCKS_AGREE_MS = 2_000; // the time of an answer has whole seconds, and answers travel
 let offsetMs = 0;
 
 /** Learns from an answer how far the clock of the server is from this one. */
 export function learnServerTime(date: string | null): void {
   const at = date === null ? Number.NaN : Date.parse(date);
-  if (!Number.isNaN(at) && Math.abs(at - Date.now()) > 2_000) offsetMs = at - Date.now();
+  if (Number.isNaN(at)) return;
+  const ms = at - Date.now();
+  offsetMs = Math.abs(ms) > CLOCKS_AGREE_MS ? ms : 0;
 }
 
 /** The time of the server, in milliseconds since 1970. */

@@ -2,7 +2,7 @@
 import { queries } from "@/api/client";
 import type { ShownGraph } from "@/graph/graph-model";
 import { GraphView } from "@/graph/graph-view";
-import { GRAPH_SEARCH_NAMES, type GraphSearch } from "@/graph/graph-view-state";
+import { graphSearchOf } from "@/graph/graph-view-state";
 import { ErrorNotice, Loading } from "@/parts/notice";
 import { useView } from "@/shell/search";
 import styles from "./plan-graph.module.css";
@@ -13,14 +13,13 @@ export function PlanGraph({ reference }: { reference: string }) {
   const graph = queries.useQuery("get", "/api/workflow-versions/{reference}/graph", { params: { path: { reference } } }, { staleTime: Number.POSITIVE_INFINITY });
   if (graph.error) return <ErrorNotice error={graph.error} />;
   if (!graph.data) return <Loading what="the graph" />;
-  const search = Object.fromEntries(GRAPH_SEARCH_NAMES.map((name) => [name, view.text(name) || undefined])) as GraphSearch;
   return (
     <div className={styles.frame}>
       <GraphView
         graph={graph.data as ShownGraph}
         selected={view.text("step")}
         onSelect={(step) => view.change({ step }, true)}
-        search={search}
+        search={graphSearchOf(view)}
         onSearch={(change) => view.change({ ...change }, true)}
         label={`Plan of ${reference}`}
       />

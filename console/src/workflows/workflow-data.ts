@@ -1,5 +1,6 @@
 // What the pages of workflows read: definitions and code as one list, and the counts of their executions.
 import { useQueries } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { queries, type Schemas } from "@/api/client";
 import { usePolling } from "@/api/polling";
 
@@ -19,22 +20,42 @@ export interface Outcomes {
   byWorkflow: Map<string, Schemas["WorkflowOutcomes"]>;
   fromAt: string;
   untilAt: string;
+  /** Whether those of all workflows are read. */
+  isWhole: boolean;
+  error: unknown;
 }
 
 const ASKED_MAX = 25;
 
-/** The outcomes of workflows in the last 24 hours; of many, a part at a time, so that each is counted far enough. */
-export function useOutcomes(workflows: string[]): Outcomes {
-  const polling = usePolling(15);
+/** The outcomes of workflows in the last hours; of many, a part at a time, so that each is counted far enough. */
+export function useOutcomes(workflows: string[], hours = 24, seconds = 15): Outcomes {
+  const polling = usePolling(seconds);
   const parts = Array.from({ length: Math.ceil(workflows.length / ASKED_MAX) }, (_, index) => workflows.slice(index * ASKED_MAX, (index + 1) * ASKED_MAX));
-  const answers = useQueries({
-    queries: parts.map((workflow) => queries.queryOptions("get", "/api/workflow-outcomes", { params: { query: { workflow, hours: 24 } } }, { ...polling, placeholderData: (before) => before })),
-  }).flatMap((one) => (one.data ? [one.data] : []));
+  const found = useQueries({
+    queries: parts.map((workflow) => queries.queryOptions("get", "/api/workflow-outcomes", { params: { query: { workflow, hours } } }, { ...polling, placeholderData: (before) => before })),
+  });
+  const answers = found.flatMap((one) => (one.data ? [one.data] : []));
   return {
     byWorkflow: new Map(answers.flatMap((one) => one.items.map((item) => [item.workflow, item] as const))),
     fromAt: answers[0]?.fromAt ?? "",
     untilAt: answers[0]?.untilAt ?? "",
+    isWhole: answers.length === parts.length,
+    error: found.find((one) => one.error)?.error ?? null,
   };
+}
+
+/** The names of workflows, of definitions and of code, in order. `hasMore` says that there are more, which are left out. */
+export interface WorkflowNames {
+  names: string[];
+  hasMore: boolean;
+  isRead: boolean;
+  error: unknown;
+}
+
+/** The names of the workflows of the tenant, for choices. */
+export function useWorkflowNames(): WorkflowNames {
+  const { data, error } = queries.useQuery("get", "/api/workflows", { params: { query: { limit: 200 } } }, { staleTime: 60_000 });
+  return useMemo(() => ({ names: [...new Set([...(data?.items ?? []), ...(data?.code ?? [])].map((one) => one.slug))].sort(), hasMore: Boolean(data?.next), isRead: data !== undefined, error }), [data, error]);
 }
 
 /** The statuses of executions that have not ended, as search parameters of the list of executions. */

@@ -52,11 +52,6 @@ export function valueAt(value: Plain | undefined, path: Path): Plain | undefined
   return found;
 }
 
-/** A JSON pointer of a path. */
-export function pointerOf(path: Path): string {
-  return path.map((key) => `/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
-}
-
 /** The path that a JSON pointer names in a value, as far as that goes. */
 export function pathOfPointer(pointer: string, root: Plain | undefined): Path {
   const path: (string | number)[] = [];

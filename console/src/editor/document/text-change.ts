@@ -39,17 +39,6 @@ export function invertChanges(text: string, changes: ChangeSet): ChangeSet {
   });
 }
 
-/** Where a position of the text is after the changes. */
-export function mapPosition(position: number, changes: ChangeSet): number {
-  let shift = 0;
-  for (const { from, to, insert } of changes) {
-    if (from > position) break;
-    if (to > position) return from + shift + Math.min(position - from, insert.length);
-    shift += insert.length - (to - from);
-  }
-  return position + shift;
-}
-
 /** The smallest single change from one text to another; nothing if they are equal. */
 export function changeBetween(before: string, after: string): ChangeSet {
   if (before === after) return [];

@@ -49,11 +49,6 @@ export function localGraph(tree: StepTree): ShownGraph {
   return graph;
 }
 
-/** The step of a node of a graph. */
-export function stepOfNode(tree: StepTree, id: string): Step | undefined {
-  return tree.byId.get(id);
-}
-
 function edgesOf(list: StepList, tree: StepTree, names: ReadonlyMap<Step, string>): ShownGraph["edges"] {
   const edge = (source: Step, target: Step, label = "", isBack = false) => ({ source: names.get(source)!, target: names.get(target)!, label, isBack, isTaken: false });
   if (list.order === "free") return [];
