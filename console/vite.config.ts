@@ -1,25 +1,25 @@
 // Builds the console into the package, with relative addresses, so that it works below any path of a proxy.
+// `vite build --mode samples --outDir FOLDER` builds the page of graphs to look at and to measure, which is no part of the console.
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import license from "rollup-plugin-license";
 import { defineConfig } from "vitest/config";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const built = here("../src/perdure/api/console");
 
-export default defineConfig({
+export default defineConfig(({ mode }) => ({
   base: "./",
   plugins: [react()],
   resolve: { alias: { "@generated": here("./generated"), "@": here("./src") } },
   worker: { format: "es" },
   build: {
-    outDir: here("../src/perdure/api/console"),
+    outDir: built,
     emptyOutDir: true,
     target: "es2023",
     chunkSizeWarningLimit: 700,
-    rollupOptions: {
-      plugins: [license({ thirdParty: { output: { file: here("../src/perdure/api/console/LICENSES.txt") } } })],
-    },
+    rollupOptions: mode === "samples" ? { input: here("./graph-samples.html") } : { plugins: [license({ thirdParty: { output: { file: `${built}/LICENSES.txt` } } })] },
   },
   server: { proxy: Object.fromEntries(["/api", "/login", "/logout"].map((path) => [path, { target: "http://127.0.0.1:7788", changeOrigin: false }])) },
   test: { include: ["src/**/*.test.{ts,tsx}"] },
-});
+}));

@@ -13,3 +13,17 @@ export function parseExact(text: string): unknown {
 export function writeExact(value: unknown, indent?: number): string {
   return stringify(value, null, indent) ?? "null";
 }
+
+/** Said of a text that is no JSON. */
+export const NO_JSON = 'This is no JSON; texts stand in "quotes"';
+
+/** What is wrong with a text that has to be JSON, or blank; empty if nothing is. */
+export function jsonProblem(text: string): string {
+  if (!text.trim()) return "";
+  try {
+    parseExact(text);
+    return "";
+  } catch {
+    return NO_JSON;
+  }
+}

@@ -1,7 +1,8 @@
 // One approval: its question with its context, the form, and the answer; then what has become of it.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useLocation, useNavigate, useParams } from "@tanstack/react-router";
-import { useEffect, useState } from "react";
+import { useState } from "react";
+import { useAction } from "@/api/action";
 import { api, queries, refresh, type Schemas } from "@/api/client";
 import { usePolling, usePollingIfThere } from "@/api/polling";
 import { Button } from "@/parts/button";
@@ -43,8 +44,13 @@ function Question({ approval }: { approval: Approval }) {
       title={approval.title}
       name={approval.title}
       below={isOpen ? <>Waits for {waitsFor(approval)}</> : outcome}
-      actions={<Button onClick={next.go}>Next</Button>}
+      actions={
+        <Button busy={next.busy} onClick={next.go}>
+          Next
+        </Button>
+      }
     >
+      {next.error !== null && <ErrorNotice error={next.error} />}
       <Facts
         of={[
           ["Asked by", asked && <Link to="/executions/$workflow/$id" params={{ workflow: asked.workflow, id: asked.id }} search={{ step: approval.path }}>{`${asked.workflow}/${asked.id}`}</Link>],
@@ -204,21 +210,17 @@ function History({ approval }: { approval: Approval }) {
 }
 
 /** Goes to the approval that follows in the list from which one came, or else to the first that waits. */
-function useNext(id: string): { go: () => void } {
+function useNext(id: string): { go: () => void; busy: boolean; error: unknown } {
   const navigate = useNavigate();
   const list = (useLocation().state as { list?: string[] }).list ?? [];
-  const [isLooking, look] = useState(false);
-  const found = queries.useQuery("get", "/api/approvals", { params: { query: { limit: 20 } } }, { enabled: isLooking });
   const following = list[list.indexOf(id) + 1];
-  useEffect(() => {
-    if (!isLooking || !found.data) return;
-    look(false);
-    const other = found.data.items.find((one) => one.id !== id);
-    if (other) void navigate({ to: "/approvals/$id", params: { id: other.id } });
-    else {
-      tellEveryone("No other approval waits");
-      void navigate({ to: "/approvals" });
-    }
-  }, [isLooking, found.data, id, navigate]);
-  return { go: () => (following ? void navigate({ to: "/approvals/$id", params: { id: following }, state: { list } as never }) : look(true)) };
+  const look = useAction(
+    async () => (await api.GET("/api/approvals", { params: { query: { limit: 20 } } })).data?.items.find((one) => one.id !== id),
+    [],
+    (other) => {
+      if (!other) tellEveryone("No other approval waits");
+      void (other ? navigate({ to: "/approvals/$id", params: { id: other.id } }) : navigate({ to: "/approvals" }));
+    },
+  );
+  return { go: () => (following ? void navigate({ to: "/approvals/$id", params: { id: following }, state: { list } as never }) : look.run()), busy: look.busy, error: look.error };
 }

@@ -17,6 +17,7 @@ import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { countText } from "@/words/times";
 import { stateWord } from "@/words/states";
+import { StartSomethingDialog } from "@/workflows/start-dialog";
 import { useWorkflowNames } from "@/workflows/workflow-data";
 import { BulkDialog, type BulkAction } from "./bulk-dialog";
 import { ColumnDialog } from "./column-dialog";
@@ -27,7 +28,6 @@ import { type ColumnName, columnsOf, DEFAULT_COLUMNS } from "./list-columns";
 import { rememberList } from "./neighbours";
 import { NumberStrip } from "./number-strip";
 import { SavedViews } from "./saved-view-menu";
-import { StartDialog } from "./start-dialog";
 import styles from "./list-page.module.css";
 
 type Row = Schemas["ListedExecution"];
@@ -46,7 +46,7 @@ export function ExecutionListPage() {
   const [dialog, setDialog] = useState<"" | "columns" | "start">("");
   const refusal = useRefusal("operator");
   const { rows, found, added, showAdded } = useRows(filter);
-  const { names: workflows } = useWorkflowNames();
+  const workflows = useWorkflowNames();
   const attributes = useMemo(() => [...new Set(rows.flatMap((row) => Object.keys(row.attributes ?? {})))].sort(), [rows]);
   const change = (next: ExecutionFilter) => {
     setChosen(new Set());
@@ -118,7 +118,7 @@ export function ExecutionListPage() {
       </p>
       {bulk && <BulkDialog action={bulk.action} filter={filter} keys={bulk.keys} onClose={() => setBulk(null)} />}
       {dialog === "columns" && <ColumnDialog columns={columns} attributes={attributes} onChange={(next) => view.change({ columns: next.join() === DEFAULT_COLUMNS.join() ? undefined : next }, true)} onClose={() => setDialog("")} />}
-      {dialog === "start" && <StartDialog workflows={workflows} onClose={() => setDialog("")} />}
+      {dialog === "start" && <StartSomethingDialog onClose={() => setDialog("")} />}
     </Page>
   );
 }

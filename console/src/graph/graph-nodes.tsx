@@ -55,9 +55,38 @@ function lookOf(data: BoxData): { glyph: string; style: string; isGhost: boolean
   return state === null ? { glyph: "", style: "plan", isGhost: false } : { ...stateWord(state), isGhost: isGhost(state) };
 }
 
+/** What opens the step of a box with its glyph, its title and a line below; of a box that is no step, it folds or opens the box. */
+function OpenButton({ data, folds, detail, children }: { data: BoxData; folds: boolean; detail: string; children?: ReactNode }) {
+  const actions = useActions();
+  const { visible, node } = data;
+  return (
+    <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, folds))} onFocus={() => actions.focused(visible.id)}>
+      <span className={styles.name}>
+        <span className={styles.glyph} aria-hidden="true">
+          {lookOf(data).glyph}
+        </span>
+        <bdi>{boxTitle(visible.box, node)}</bdi>
+      </span>
+      <span className={styles.detail}>
+        <bdi>{detail}</bdi>
+      </span>
+      {children}
+    </button>
+  );
+}
+
+function FoldButton({ data: { visible, node }, isOpen }: { data: BoxData; isOpen: boolean }) {
+  const actions = useActions();
+  const word = isOpen ? "Fold" : "Open";
+  return (
+    <button type="button" className={styles.fold} tabIndex={-1} aria-expanded={isOpen} aria-label={`${word} ${boxTitle(visible.box, node)}`} title={word} onClick={() => actions.fold(visible.id, isOpen)}>
+      {isOpen ? "▾" : "▸"}
+    </button>
+  );
+}
+
 /** A step, or a box that is folded. */
 export const StepBox = memo(function StepBox({ data }: { data: BoxData }) {
-  const actions = useActions();
   const { visible, node, counts } = data;
   const { box } = visible;
   const look = lookOf(data);
@@ -65,23 +94,10 @@ export const StepBox = memo(function StepBox({ data }: { data: BoxData }) {
   const isFolded = isFoldable(box);
   return (
     <div className={`${styles.step} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""} ${isFolded ? styles.folded : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined} title={sentence} style={placeStyle(data)}>
-      <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, false))} onFocus={() => actions.focused(visible.id)}>
-        <span className={styles.name}>
-          <span className={styles.glyph} aria-hidden="true">
-            {look.glyph}
-          </span>
-          <bdi>{boxTitle(box, node)}</bdi>
-        </span>
-        <span className={styles.detail}>
-          <bdi>{boxDetail(box, node, isFolded || (node !== undefined && node.state !== null))}</bdi>
-        </span>
+      <OpenButton data={data} folds={false} detail={boxDetail(box, node, isFolded || (node !== undefined && node.state !== null))}>
         {isFolded && counts ? <StateBar counts={counts} /> : node && <span className={node.state === null ? styles.detail : styles.facts}>{node.state === null ? modifiersText(node) : factsText(node)}</span>}
-      </button>
-      {isFolded && (
-        <button type="button" className={styles.fold} tabIndex={-1} aria-expanded={false} aria-label={`Open ${boxTitle(box, node)}`} title="Open" onClick={() => actions.fold(visible.id, false)}>
-          ▸
-        </button>
-      )}
+      </OpenButton>
+      {isFolded && <FoldButton data={data} isOpen={false} />}
     </div>
   );
 });
@@ -110,20 +126,8 @@ export const FrameBox = memo(function FrameBox({ data }: { data: BoxData }) {
   return (
     <div className={`${styles.frame} ${styles[look.style] ?? ""} ${look.isGhost ? styles.ghost : ""}`} data-selected={data.isSelected || undefined} data-dim={data.isDim || undefined} style={placeStyle(data)}>
       <div className={styles.header} title={sentence}>
-        <button type="button" className={styles.fold} tabIndex={-1} aria-expanded aria-label={`Fold ${boxTitle(box, node)}`} title="Fold" onClick={() => actions.fold(visible.id, true)}>
-          ▾
-        </button>
-        <button type="button" className={styles.open} data-box={visible.id} tabIndex={data.isStop ? 0 : -1} aria-current={data.isSelected || undefined} onClick={() => (node ? actions.open(visible.id) : actions.fold(visible.id, true))} onFocus={() => actions.focused(visible.id)}>
-          <span className={styles.name}>
-            <span className={styles.glyph} aria-hidden="true">
-              {look.glyph}
-            </span>
-            <bdi>{boxTitle(box, node)}</bdi>
-          </span>
-          <span className={styles.detail}>
-            <bdi>{[boxDetail(box, node), node ? factsText(node) : ""].filter((part) => part !== "").join(" · ")}</bdi>
-          </span>
-        </button>
+        <FoldButton data={data} isOpen />
+        <OpenButton data={data} folds detail={[boxDetail(box, node), node ? factsText(node) : ""].filter((part) => part !== "").join(" · ")} />
         {visible.turn > 0 ? <TurnControl visible={visible} title={boxTitle(box, node)} setTurn={actions.setTurn} /> : node && actions.turnControl(node)}
       </div>
     </div>

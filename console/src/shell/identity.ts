@@ -13,17 +13,11 @@ export function useIdentity(): Schemas["CallerDetails"] | undefined {
   return useQuery(whoamiQuery).data;
 }
 
-/** Why the person at this page may not do what needs a role; empty if they may. */
-export function useRefusal(role: Role): string {
+/** Why the person at this page may not do what needs a role; empty if they may. Of one operation of the API, such as "queues.statuses", their key or tenant may not be allowed it all the same. */
+export function useRefusal(role: Role, operation = ""): string {
   const identity = useIdentity();
   if (!identity) return "It is not known yet who you are";
-  return identity.roles.includes(role) || identity.roles.includes("admin") ? "" : `This needs the role ${role}; you have ${identity.roles.join(", ") || "none"}`;
-}
-
-/** Why an operation of the API, such as "queues.statuses", may not be called by the person at this page; empty if it may. `role` is the one that it needs. */
-export function useOperationRefusal(operation: string, role: Role): string {
-  const identity = useIdentity();
-  const missingRole = useRefusal(role);
-  if (missingRole || !identity?.operations || identity.operations.includes(operation)) return missingRole;
+  if (!identity.roles.includes(role) && !identity.roles.includes("admin")) return `This needs the role ${role}; you have ${identity.roles.join(", ") || "none"}`;
+  if (operation === "" || !identity.operations || identity.operations.includes(operation)) return "";
   return identity.tenantName === "default" ? "Your key may not do this" : `This concerns all tenants, and is for callers of the tenant default; you are in ${identity.tenantName}`;
 }

@@ -66,7 +66,7 @@ function useTargets(text: string, close: () => void): Target[] {
     close();
     void to();
   };
-  const { names } = useWorkflowNames();
+  const names = useWorkflowNames();
   const executions = useQuery(queries.queryOptions("get", "/api/executions", { params: { query: { idPrefix: text, limit: 8 } } }, { enabled: text !== "", staleTime: 5_000 })).data;
   const matches = (name: string) => name.toLowerCase().includes(text.toLowerCase());
   return [

@@ -1,5 +1,5 @@
 // What a viewer has chosen for this browser: the look, whether payloads are hidden, and whether single keys act. Kept in the browser alone.
-import { useSyncExternalStore } from "react";
+import { keptValue, useKeptValue } from "./kept-value";
 
 export interface Settings {
   theme: "system" | "light" | "dark";
@@ -7,55 +7,32 @@ export interface Settings {
   singleKeys: boolean;
 }
 
-const NAME = "perdure.settings";
 const DEFAULTS: Settings = { theme: "system", hidesPayloads: false, singleKeys: true };
-const listeners = new Set<() => void>();
-let settings = load();
-
-function load(): Settings {
-  try {
-    return { ...DEFAULTS, ...(JSON.parse(localStorage.getItem(NAME) ?? "{}") as Partial<Settings>) };
-  } catch {
-    return DEFAULTS; // what is kept there is no JSON: another program has written it
-  }
-}
+const settings = keptValue<Settings>("perdure.settings", (kept) => ({ ...DEFAULTS, ...(kept as Partial<Settings> | null | undefined) }));
 
 function apply(): void {
-  if (settings.theme === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = settings.theme;
+  const { theme } = settings.get();
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
 }
 
 /** Changes what the viewer has chosen, in all tabs. */
 export function changeSettings(change: Partial<Settings>): void {
-  settings = { ...settings, ...change };
-  localStorage.setItem(NAME, JSON.stringify(settings));
-  apply();
-  for (const listener of listeners) listener();
+  settings.set({ ...settings.get(), ...change });
 }
 
 /** What the viewer has chosen. */
 export function useSettings(): Settings {
-  return useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    () => settings,
-  );
+  return useKeptValue(settings);
 }
 
 /** What the viewer has chosen, outside of components. */
 export function currentSettings(): Settings {
-  return settings;
+  return settings.get();
 }
 
-/** Puts the settings into effect, and follows the other tabs. */
+/** Puts the settings into effect, now and whenever they change. */
 export function startSettings(): void {
   apply();
-  window.addEventListener("storage", (event) => {
-    if (event.key !== NAME) return;
-    settings = load();
-    apply();
-    for (const listener of listeners) listener();
-  });
+  settings.subscribe(apply);
 }

@@ -8,7 +8,7 @@ import { Button } from "@/parts/button";
 import { ErrorNotice, Loading } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
 import { TimeText } from "@/parts/time-text";
-import { useIdentity, useOperationRefusal } from "@/shell/identity";
+import { useIdentity, useRefusal } from "@/shell/identity";
 import type { Search } from "@/shell/routes";
 import { useView } from "@/shell/search";
 import { Refused } from "./refused";
@@ -16,7 +16,7 @@ import { Refused } from "./refused";
 /** The tab of the audit. */
 export function AuditTab() {
   const view = useView();
-  const refusal = useOperationRefusal("access.list_audit", "admin");
+  const refusal = useRefusal("admin", "access.list_audit");
   const operations = useIdentity()?.operations ?? [];
   const [subject, operation, execution] = [view.text("subject"), view.text("operation"), view.text("execution")];
   const which = { subject: subject || undefined, operation: operation || undefined, execution: execution || undefined };

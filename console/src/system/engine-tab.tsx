@@ -6,7 +6,7 @@ import blocks from "@/parts/blocks.module.css";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
 import { TimeText } from "@/parts/time-text";
-import { useOperationRefusal } from "@/shell/identity";
+import { useRefusal } from "@/shell/identity";
 import { countText } from "@/words/times";
 import { knownWorkflows } from "./program-names";
 import { Refused } from "./refused";
@@ -15,7 +15,7 @@ const SHOWN = 6;
 
 /** The tab of engines and workers. */
 export function EngineTab() {
-  const refusal = useOperationRefusal("queues.processes", "viewer");
+  const refusal = useRefusal("viewer", "queues.processes");
   const engines = queries.useQuery("get", "/api/engines", {}, { ...usePolling(), enabled: refusal === "" });
   if (refusal) return <Refused what="Engines and workers" why={refusal} />;
   if (engines.error && !engines.data) return <ErrorNotice error={engines.error} onRetry={() => void engines.refetch()} />;

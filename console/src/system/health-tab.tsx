@@ -5,7 +5,7 @@ import { usePolling } from "@/api/polling";
 import blocks from "@/parts/blocks.module.css";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Facts, Section } from "@/parts/page";
-import { useIdentity, useOperationRefusal } from "@/shell/identity";
+import { useIdentity, useRefusal } from "@/shell/identity";
 import { countText, durationText, exactTime } from "@/words/times";
 import { latencyText, settingName, settingValue } from "./health-words";
 
@@ -14,7 +14,7 @@ const CLOCK_APART_S = 1;
 /** The tab of health and version. */
 export function HealthTab() {
   const system = queries.useQuery("get", "/api/system", {}, usePolling());
-  const enginesRefusal = useOperationRefusal("queues.processes", "viewer");
+  const enginesRefusal = useRefusal("viewer", "queues.processes");
   const engines = queries.useQuery("get", "/api/engines", {}, { ...usePolling(), enabled: enginesRefusal === "" });
   const identity = useIdentity();
   if (system.error && !system.data) return <ErrorNotice error={system.error} onRetry={() => void system.refetch()} />;

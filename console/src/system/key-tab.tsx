@@ -12,7 +12,7 @@ import { FormDialog } from "@/parts/form-dialog";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
 import { TimeText, useNow } from "@/parts/time-text";
-import { type Role, useIdentity, useOperationRefusal } from "@/shell/identity";
+import { type Role, useIdentity, useRefusal } from "@/shell/identity";
 import { tellEveryone } from "@/shell/told";
 import { Refused } from "./refused";
 
@@ -31,7 +31,7 @@ const OVERLAPS = [["0", "ends at once"], ["3600", "stays valid for an hour"], ["
 
 /** The tab of keys. */
 export function KeyTab() {
-  const refusal = useOperationRefusal("access.list_keys", "admin");
+  const refusal = useRefusal("admin", "access.list_keys");
   const identity = useIdentity();
   const nowMs = useNow();
   const [shown, show] = useState<{ what: "create" | "rotate" | "revoke"; key?: Key } | null>(null);

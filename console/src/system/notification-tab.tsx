@@ -9,7 +9,7 @@ import { CheckField, ChoiceField, TextField } from "@/parts/field";
 import { FormDialog } from "@/parts/form-dialog";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
-import { useOperationRefusal } from "@/shell/identity";
+import { useRefusal } from "@/shell/identity";
 import { tellEveryone } from "@/shell/told";
 import { durationText } from "@/words/times";
 import { KIND_NAMES, type NotificationKind } from "./notification-kinds";
@@ -23,7 +23,7 @@ const NEW_RULE: RuleFields = { kinds: ["failure", "needs_attention"], channel: "
 
 /** The tab of notification rules. */
 export function NotificationTab() {
-  const refusal = useOperationRefusal("notifications.list_rules", "admin");
+  const refusal = useRefusal("admin", "notifications.list_rules");
   const [edited, edit] = useState<Rule | "new" | null>(null);
   const [tried, setTried] = useState<Rule | null>(null);
   const [removed, remove] = useState<Rule | null>(null);

@@ -9,7 +9,7 @@ import { FormDialog } from "@/parts/form-dialog";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
 import { DurationText } from "@/parts/time-text";
-import { useOperationRefusal } from "@/shell/identity";
+import { useRefusal } from "@/shell/identity";
 import { tellEveryone } from "@/shell/told";
 import { countText } from "@/words/times";
 import { limitChanges, limitForm, limitWords } from "./queue-limits";
@@ -23,8 +23,8 @@ interface Chosen {
 
 /** The tab of queues and limits. */
 export function QueueTab() {
-  const refusal = useOperationRefusal("queues.statuses", "viewer");
-  const changeRefusal = useOperationRefusal("queues.change", "admin");
+  const refusal = useRefusal("viewer", "queues.statuses");
+  const changeRefusal = useRefusal("admin", "queues.change");
   const [chosen, choose] = useState<Chosen | null>(null);
   const queues = queries.useQuery("get", "/api/queues", {}, { ...usePolling(), enabled: refusal === "" });
   if (refusal) return <Refused what="Queues" why={refusal} />;

@@ -7,7 +7,7 @@ import { ErrorNotice, Loading } from "@/parts/notice";
 import { Section } from "@/parts/page";
 import { useIdentity } from "@/shell/identity";
 import { useView } from "@/shell/search";
-import { useOutcomes, useWorkflowNames } from "@/workflows/workflow-data";
+import { useListedWorkflows, useOutcomes, useWorkflowNames } from "@/workflows/workflow-data";
 import { LineChart } from "./line-chart";
 import { hourCounts, type Sample, sampleOf, withSample } from "./rate-samples";
 
@@ -30,7 +30,8 @@ export function RateTab() {
 function Hours() {
   const view = useView();
   const hours = Number(view.text("hours") || "24");
-  const { names, hasMore, isRead, error: failed } = useWorkflowNames();
+  const { hasMore, isRead, error: failed } = useListedWorkflows();
+  const names = useWorkflowNames();
   const outcomes = useOutcomes(names, hours, 60);
   const error = failed ?? outcomes.error;
   const items = [...outcomes.byWorkflow.values()];

@@ -8,7 +8,7 @@ import { FormDialog } from "@/parts/form-dialog";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
 import { TimeText } from "@/parts/time-text";
-import { useOperationRefusal } from "@/shell/identity";
+import { useRefusal } from "@/shell/identity";
 import { tellEveryone } from "@/shell/told";
 import { Refused } from "./refused";
 
@@ -16,7 +16,7 @@ const PLACES: Record<string, string> = { environment: "the environment of the pr
 
 /** The tab of secrets. */
 export function SecretTab() {
-  const refusal = useOperationRefusal("secrets.names", "admin");
+  const refusal = useRefusal("admin", "secrets.names");
   const [shown, show] = useState<{ name: string; removes: boolean } | null>(null);
   const secrets = queries.useQuery("get", "/api/secrets", {}, { enabled: refusal === "" });
   if (refusal) return <Refused what="The names of secrets" why={refusal} />;

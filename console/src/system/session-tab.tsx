@@ -9,7 +9,7 @@ import { FormDialog } from "@/parts/form-dialog";
 import { ErrorNotice, Loading } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
 import { TimeText } from "@/parts/time-text";
-import { useIdentity, useOperationRefusal } from "@/shell/identity";
+import { useIdentity, useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { tellEveryone } from "@/shell/told";
 import { Refused } from "./refused";
@@ -17,7 +17,7 @@ import { Refused } from "./refused";
 /** The tab of sessions. */
 export function SessionTab() {
   const view = useView();
-  const refusal = useOperationRefusal("access.list_sessions", "admin");
+  const refusal = useRefusal("admin", "access.list_sessions");
   const identity = useIdentity();
   const [ending, setEnding] = useState<Schemas["SessionDetails"]>();
   const subject = view.text("subject");

@@ -11,11 +11,11 @@ import { FormDialog } from "@/parts/form-dialog";
 import { ErrorNotice, Loading } from "@/parts/notice";
 import { Facts } from "@/parts/page";
 import { SimpleTable } from "@/parts/simple-table";
+import { StartedDialog } from "@/parts/started-dialog";
 import { StateMark } from "@/parts/state-mark";
 import { TimeText } from "@/parts/time-text";
 import { ValueView } from "@/parts/value-view";
 import { useRefusal } from "@/shell/identity";
-import { tellEveryone } from "@/shell/told";
 import { countText } from "@/words/times";
 import type { Trigger, WebhookConfig } from "./trigger-words";
 import { verdictOf } from "./webhook-section";
@@ -118,29 +118,15 @@ function Headers({ of }: { of: Record<string, string> }) {
 function ReplayDialog({ trigger, delivery, onClose }: { trigger: Trigger; delivery: Schemas["DeliveryDetails"]; onClose: () => void }) {
   const [ran, setRan] = useState<Schemas["TriggeredRun"]>();
   const [requestId] = useState(randomId);
-  if (ran)
-    return (
-      <Dialog title="Started" onClose={onClose} actions={<Button onClick={onClose}>Close</Button>}>
-        <p>
-          The replay is{" "}
-          <Link to="/executions/$workflow/$id" params={{ workflow: ran.workflow, id: ran.id }} autoFocus>
-            {ran.workflow}/{ran.id}
-          </Link>
-        </p>
-      </Dialog>
-    );
+  if (ran) return <StartedDialog of={ran} onClose={onClose} />;
   return (
     <FormDialog
       title="Replay the delivery"
       submit="Replay"
       paths={["/api/triggers", "/api/executions"]}
       onClose={onClose}
-      onDone={() => tellEveryone("The replay has started an execution")}
-      onSubmit={async () =>
-        setRan(
-          (await api.POST("/api/triggers/{trigger}/deliveries/{delivery}/replay", { params: { path: { trigger: trigger.id, delivery: delivery.id } }, body: { clientRequestId: requestId } as never })).data as Schemas["TriggeredRun"],
-        )
-      }
+      onDone={setRan}
+      onSubmit={async () => (await api.POST("/api/triggers/{trigger}/deliveries/{delivery}/replay", { params: { path: { trigger: trigger.id, delivery: delivery.id } }, body: { clientRequestId: requestId } as never })).data as Schemas["TriggeredRun"]}
     >
       <p>This starts a new execution with what was received, by the trigger and the workflow as they are now. The first execution stays as it is.</p>
     </FormDialog>

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { useAction } from "@/api/action";
 import { api, type Schemas } from "@/api/client";
-import { parseExact, writeExact } from "@/api/exact-json";
+import { NO_JSON, parseExact, writeExact } from "@/api/exact-json";
 import { randomId } from "@/api/random-id";
 import { ActionError } from "@/parts/action-error";
 import blocks from "@/parts/blocks.module.css";
@@ -95,7 +95,7 @@ function problemOf(text: string): string {
     const missing = ["specversion", "type", "source", "id"].filter((one) => typeof event?.[one] !== "string");
     return missing.length ? `The event lacks ${missing.join(", ")}` : "";
   } catch {
-    return 'This is no JSON; texts stand in "quotes"';
+    return NO_JSON;
   }
 }
 

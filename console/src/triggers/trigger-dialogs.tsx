@@ -1,8 +1,8 @@
 // Dialogs on a trigger: run it now, pause it, delete it, and start what it missed.
-import { Link, useNavigate } from "@tanstack/react-router";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api, refresh, type Schemas } from "@/api/client";
-import { parseExact } from "@/api/exact-json";
+import { jsonProblem, parseExact } from "@/api/exact-json";
 import { randomId } from "@/api/random-id";
 import { useAction } from "@/api/action";
 import { ActionError } from "@/parts/action-error";
@@ -12,6 +12,7 @@ import { Dialog } from "@/parts/dialog";
 import { TextField } from "@/parts/field";
 import { FormDialog } from "@/parts/form-dialog";
 import { Facts } from "@/parts/page";
+import { StartedDialog } from "@/parts/started-dialog";
 import { TimeText } from "@/parts/time-text";
 import { tellEveryone } from "@/shell/told";
 import { countText } from "@/words/times";
@@ -72,17 +73,7 @@ export function RunTriggerDialog({ trigger, onClose }: Props) {
   const [ran, setRan] = useState<Schemas["TriggeredRun"]>();
   const [requestId] = useState(randomId);
   const problem = jsonProblem(payload);
-  if (ran)
-    return (
-      <Dialog title="Started" onClose={onClose} actions={<Button onClick={onClose}>Close</Button>}>
-        <p>
-          The server has started{" "}
-          <Link to="/executions/$workflow/$id" params={{ workflow: ran.workflow, id: ran.id }} autoFocus>
-            {ran.workflow}/{ran.id}
-          </Link>
-        </p>
-      </Dialog>
-    );
+  if (ran) return <StartedDialog of={ran} onClose={onClose} />;
   return (
     <FormDialog
       title={`Run ${trigger.name} now`}
@@ -90,10 +81,10 @@ export function RunTriggerDialog({ trigger, onClose }: Props) {
       refusal={problem}
       paths={PATHS}
       onClose={onClose}
-      onDone={() => undefined}
+      onDone={setRan}
       onSubmit={async () => {
         const body = { clientRequestId: requestId, ...(payload.trim() ? { payload: parseExact(payload) } : {}) };
-        setRan((await api.POST("/api/triggers/{trigger}/run", { params: pathOf(trigger), body: body as never })).data as Schemas["TriggeredRun"]);
+        return (await api.POST("/api/triggers/{trigger}/run", { params: pathOf(trigger), body: body as never })).data as Schemas["TriggeredRun"];
       }}
     >
       <p>
@@ -102,16 +93,6 @@ export function RunTriggerDialog({ trigger, onClose }: Props) {
       {takesPayload && <TextField label="Payload, as JSON" value={payload} onChange={setPayload} rows={6} mono problem={problem} hint="What the trigger would receive. Empty: none." />}
     </FormDialog>
   );
-}
-
-function jsonProblem(text: string): string {
-  if (!text.trim()) return "";
-  try {
-    parseExact(text);
-    return "";
-  } catch {
-    return 'The payload is no JSON; texts stand in "quotes"';
-  }
 }
 
 /** Starts executions for the ticks of the past: first it counts them, then it starts exactly those. */

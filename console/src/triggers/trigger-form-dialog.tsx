@@ -29,7 +29,7 @@ export function TriggerFormDialog({ trigger, workflow = "", onClose, onSaved }: 
   const [form, setForm] = useState<TriggerForm>(() => (trigger ? formOf(trigger) : { ...NEW_TRIGGER, workflowId: workflow }));
   const change: Change = (fields) => setForm((before) => ({ ...before, ...fields }));
   const problem = problemOf(form, trigger);
-  const { names } = useWorkflowNames();
+  const names = useWorkflowNames();
   const needsWorkflow = !(form.type === "schedule" && form.target === "orchestrator");
   return (
     <FormDialog

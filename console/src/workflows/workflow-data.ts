@@ -44,18 +44,24 @@ export function useOutcomes(workflows: string[], hours = 24, seconds = 15): Outc
   };
 }
 
-/** The names of workflows, of definitions and of code, in order. `hasMore` says that there are more, which are left out. */
-export interface WorkflowNames {
-  names: string[];
+/** The workflows of the tenant, for choices: definitions and code. `hasMore` says that there are more, which are left out. */
+export interface ListedWorkflows {
+  items: ListedWorkflow[];
   hasMore: boolean;
   isRead: boolean;
   error: unknown;
 }
 
-/** The names of the workflows of the tenant, for choices. */
-export function useWorkflowNames(): WorkflowNames {
+/** The first workflows of the tenant, in the order of their names. */
+export function useListedWorkflows(): ListedWorkflows {
   const { data, error } = queries.useQuery("get", "/api/workflows", { params: { query: { limit: 200 } } }, { staleTime: 60_000 });
-  return useMemo(() => ({ names: [...new Set([...(data?.items ?? []), ...(data?.code ?? [])].map((one) => one.slug))].sort(), hasMore: Boolean(data?.next), isRead: data !== undefined, error }), [data, error]);
+  return useMemo(() => ({ items: [...(data?.items ?? []), ...(data?.code ?? [])], hasMore: Boolean(data?.next), isRead: data !== undefined, error }), [data, error]);
+}
+
+/** Their names, each once. */
+export function useWorkflowNames(): string[] {
+  const { items } = useListedWorkflows();
+  return useMemo(() => [...new Set(items.map((one) => one.slug))].sort(), [items]);
 }
 
 /** The statuses of executions that have not ended, as search parameters of the list of executions. */

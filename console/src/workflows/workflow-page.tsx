@@ -149,7 +149,7 @@ function DefinitionPage({ definition }: { definition: Definition }) {
         </Notice>
       )}
       <Tabs label={`Views of ${definition.slug}`} tabs={tabs} chosen={view.text("tab") || (view.text("version") ? "versions" : "overview")} onChoose={(tab) => view.change({ tab })} />
-      {shown === "start" && version.data && <StartDialog reference={reference} workflow={definition.slug} isCode={false} schema={version.data.inputSchema as JsonSchema} onClose={close} />}
+      {shown === "start" && version.data && <StartDialog start={{ reference, workflow: definition.slug, isCode: false, schema: version.data.inputSchema as JsonSchema }} onClose={close} />}
       {shown === "details" && <DetailsDialog definition={definition} onClose={close} />}
       {shown === "switch" && <SwitchDialog definition={definition} onClose={close} />}
       {shown === "tag" && <TagDialog definition={definition} versions={[...new Set(versions.map((one) => one.version ?? "").filter(Boolean))]} onClose={close} />}
@@ -291,7 +291,7 @@ function CodePage({ workflow }: { workflow: CodeWorkflow }) {
           { id: "triggers", title: "Triggers", content: () => <TriggerRows workflow={workflow.slug} /> },
         ]}
       />
-      {isStarting && <StartDialog reference={workflow.slug} workflow={workflow.slug} isCode schema={workflow.inputSchema as JsonSchema | null} onClose={() => setStarting(false)} />}
+      {isStarting && <StartDialog start={{ reference: workflow.slug, workflow: workflow.slug, isCode: true, schema: workflow.inputSchema as JsonSchema | null }} onClose={() => setStarting(false)} />}
     </Page>
   );
 }

@@ -1,5 +1,5 @@
 // A field made from the JSON Schema of a part of a definition. What it can't show as a form, it shows as YAML.
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { Button } from "@/parts/button";
 import { isMap, type Plain, type PlainMap } from "../document/plain-values";
 import { alternativeOf, alternatives, type JsonSchema } from "../model/definition-schema";
@@ -88,67 +88,95 @@ function initialOf({ schema, kind }: { schema: JsonSchema; kind: string }, value
   return schema.minimum ?? 0;
 }
 
-function Way({ context, name, value, onChange, required, depth = 0, way: { schema, kind }, says, aside }: Props & { way: { schema: JsonSchema; kind: string }; says: string; aside: React.ReactNode }) {
+function Way({ context, name, value, onChange, required, depth = 0, way: { schema, kind }, says, aside }: Props & { way: { schema: JsonSchema; kind: string }; says: string; aside: ReactNode }) {
   const shared = { label: name, says, readOnly: context.readOnly };
+  const part = { context, name, onChange, says, aside, depth };
   if (kind === "condition")
     return (
-      <div className={styles.line}>
+      <Line aside={aside}>
         <ConditionField {...shared} value={value ?? { ref: "@input" }} list={context.list} onChange={onChange} />
-        {aside}
-      </div>
+      </Line>
     );
   if (schema.enum !== undefined) {
     const unset = schema.default === undefined ? "–" : `${String(schema.default)} (the default)`;
-    const options = [{ value: "", title: unset }, ...schema.enum.map((one) => ({ value: JSON.stringify(one), title: String(one) }))];
-    return (
-      <div className={styles.line}>
-        <ChoiceField {...shared} value={value === undefined ? "" : JSON.stringify(value)} options={options} onChange={(text) => onChange(text === "" ? undefined : (JSON.parse(text) as Plain))} />
-        {aside}
-      </div>
-    );
+    return <Choice of={schema.enum.map((one) => [one as Plain, String(one)])} unset={unset} value={value} shared={shared} onChange={onChange} aside={aside} />;
   }
   if (schema.type === "boolean") {
-    const options = [{ value: "", title: schema.default === undefined ? "–" : `${schema.default === true ? "yes" : "no"} (the default)` }, { value: "true", title: "yes" }, { value: "false", title: "no" }];
-    return (
-      <div className={styles.line}>
-        <ChoiceField {...shared} value={value === undefined ? "" : String(value)} options={options} onChange={(text) => onChange(text === "" ? undefined : text === "true")} />
-        {aside}
-      </div>
-    );
+    const unset = schema.default === undefined ? "–" : `${schema.default === true ? "yes" : "no"} (the default)`;
+    return <Choice of={[[true, "yes"], [false, "no"]]} unset={unset} value={value} shared={shared} onChange={onChange} aside={aside} />;
   }
-  if (schema.type === "array") return <ListField context={context} schema={schema} name={name} value={Array.isArray(value) ? value : []} onChange={onChange} says={says} aside={aside} depth={depth} />;
+  if (schema.type === "array") return <ListField {...part} schema={schema} value={Array.isArray(value) ? value : []} />;
   if (schema.type === "object") {
     const map = isMap(value) ? value : {};
-    if (schema.properties !== undefined) return <Group context={context} schema={schema} name={name} value={map} onChange={onChange} says={says} aside={aside} depth={depth} />;
-    if (typeof schema.additionalProperties === "object") return <MapField context={context} item={schema.additionalProperties} name={name} value={map} onChange={onChange} says={says} aside={aside} depth={depth} />;
+    if (schema.properties !== undefined) return <Group {...part} schema={schema} value={map} />;
+    if (typeof schema.additionalProperties === "object") return <MapField {...part} item={schema.additionalProperties} value={map} />;
   }
   if (schema.type === "string") {
     const text = typeof value === "string" ? value : "";
     const isLong = text.includes("\n") || LONG_TEXTS.has(name);
     return <TextField {...shared} mono={SOURCES.has(name)} multiline={isLong} list={isLong ? undefined : context.list} value={text} onCommit={(given) => onChange(given === "" && required !== true ? undefined : given)} aside={aside} />;
   }
-  if (schema.type === undefined && isMap(value) && depth < 3) return <MapField context={context} item={{}} name={name} value={value} onChange={onChange} says={says} aside={aside} depth={depth} />;
+  if (schema.type === undefined && isMap(value) && depth < 3) return <MapField {...part} item={{}} value={value} />;
   return <ValueField {...shared} list={context.list} value={value} onCommit={onChange} aside={aside} />;
+}
+
+/** A field with its buttons beside it. */
+function Line({ aside, children }: { aside: ReactNode; children: ReactNode }) {
+  return (
+    <div className={styles.line}>
+      {children}
+      {aside}
+    </div>
+  );
+}
+
+interface ChosenProps {
+  of: [value: Plain, title: string][];
+  /** What stands for no value. */
+  unset: string;
+  value: Plain | undefined;
+  shared: { label: string; says: string; readOnly: boolean };
+  onChange: (value: Plain | undefined) => void;
+  aside: ReactNode;
+}
+
+/** A choice of one of a few values, or of none. */
+function Choice({ of, unset, value, shared, onChange, aside }: ChosenProps) {
+  const options = [{ value: "", title: unset }, ...of.map(([one, title]) => ({ value: JSON.stringify(one), title }))];
+  return (
+    <Line aside={aside}>
+      <ChoiceField {...shared} value={value === undefined ? "" : JSON.stringify(value)} options={options} onChange={(text) => onChange(text === "" ? undefined : (JSON.parse(text) as Plain))} />
+    </Line>
+  );
 }
 
 interface PartProps {
   context: FieldContext;
   name: string;
   says: string;
-  aside: React.ReactNode;
+  aside: ReactNode;
   depth: number;
   onChange: (value: Plain | undefined) => void;
 }
 
-function Group({ context, schema, name, value, onChange, says, aside, depth }: PartProps & { schema: JsonSchema; value: PlainMap }) {
+/** The frame around a field that has fields inside. */
+function PartFrame({ name, says, aside, children }: Pick<PartProps, "name" | "says" | "aside"> & { children: ReactNode }) {
   return (
     <fieldset className={styles.group}>
       <legend className={styles.label}>
         {name} {aside}
       </legend>
       {says && <p className={styles.says}>{says}</p>}
-      <Properties context={context} schema={schema} value={value} onChange={onChange} depth={depth + 1} />
+      {children}
     </fieldset>
+  );
+}
+
+function Group({ context, schema, name, value, onChange, says, aside, depth }: PartProps & { schema: JsonSchema; value: PlainMap }) {
+  return (
+    <PartFrame name={name} says={says} aside={aside}>
+      <Properties context={context} schema={schema} value={value} onChange={onChange} depth={depth + 1} />
+    </PartFrame>
   );
 }
 
@@ -206,11 +234,7 @@ function ListField({ context, schema, name, value, onChange, says, aside, depth 
       </p>
     );
   return (
-    <fieldset className={styles.group}>
-      <legend className={styles.label}>
-        {name} {aside}
-      </legend>
-      {says && <p className={styles.says}>{says}</p>}
+    <PartFrame name={name} says={says} aside={aside}>
       <ul className={styles.rows}>
         {value.map((one, index) => (
           <li key={index}>
@@ -223,7 +247,7 @@ function ListField({ context, schema, name, value, onChange, says, aside, depth 
           Add to {name}
         </Button>
       )}
-    </fieldset>
+    </PartFrame>
   );
 }
 
@@ -231,11 +255,7 @@ function MapField({ context, item, name, value, onChange, says, aside, depth }: 
   const rename = (from: string, to: string) => onChange(Object.fromEntries(Object.entries(value).map(([key, one]) => [key === from ? to : key, one])));
   const check = (from: string) => (to: string) => (to === "" ? "A name is needed." : to !== from && to in value ? `"${to}" is there already.` : "");
   return (
-    <fieldset className={styles.group}>
-      <legend className={styles.label}>
-        {name} {aside}
-      </legend>
-      {says && <p className={styles.says}>{says}</p>}
+    <PartFrame name={name} says={says} aside={aside}>
       <ul className={styles.rows}>
         {Object.entries(value).map(([key, one], index) => (
           <li key={index} className={Array.isArray(one) || isMap(one) ? styles.stacked : styles.pair}>
@@ -270,6 +290,6 @@ function MapField({ context, item, name, value, onChange, says, aside, depth }: 
           Add to {name}
         </Button>
       )}
-    </fieldset>
+    </PartFrame>
   );
 }
