@@ -118,6 +118,28 @@ async def test_a_word_alone_that_fits_nothing_can_be_looked_for_as_text(page: Pa
     await expect(page.get_by_role("row", name="order/o-17: failed")).to_be_visible()
 
 
+async def test_a_start_from_the_list_asks_for_the_workflow_and_shows_the_form_of_its_input(page: Page, shop: Shop) -> None:
+    await opened(page, shop, "/executions")
+    await page.get_by_role("button", name="Start …").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_text("Name a workflow")).to_be_visible()
+    await expect(dialog.get_by_label("Input, as JSON")).to_be_visible()
+    await dialog.get_by_label("Workflow").press_sequentially("paid")
+    invoice = dialog.get_by_label(re.compile("^invoice"))
+    await expect(invoice).to_be_visible()
+    await invoice.fill("i-from-the-list")
+    await dialog.get_by_label("Id", exact=True).fill("from-the-list")
+    await dialog.get_by_label("Workflow").fill("paidx")
+    await expect(dialog.get_by_label("Input, as JSON")).to_be_visible()
+    await dialog.get_by_label("Workflow").fill("paid")
+    await expect(invoice).to_have_value("")
+    await dialog.get_by_label("Begin with the input of an earlier execution").select_option(index=1)
+    await expect(invoice).not_to_have_value("")
+    await dialog.get_by_role("button", name="Start", exact=True).click()
+    await page.get_by_role("dialog", name="Started").get_by_role("link", name="paid/from-the-list").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("paid/from-the-list")
+
+
 async def test_who_may_only_read_is_told_why_a_command_is_not_for_them(page: Page, shop: Shop) -> None:
     await opened(page, shop, "/executions", "eve")
     start = page.get_by_role("button", name="Start …")

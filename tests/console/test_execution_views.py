@@ -102,6 +102,21 @@ async def test_a_part_of_the_timeline_is_drawn_over_kept_in_the_address_and_left
     await expect(page).not_to_have_url(re.compile("zoom="))
 
 
+async def test_the_head_of_a_long_table_stays_in_sight_and_covers_no_row_that_keys_walk_to(shop: Shop, page: Page) -> None:
+    await page.set_viewport_size({"width": 1280, "height": 320})
+    await opened(page, shop, "/executions/order/o-20?tab=timeline")
+    rows = page.get_by_role("table", name="Timeline of the steps").get_by_role("row")
+    await expect(rows.nth(5)).to_be_attached()
+    for _ in range(6):
+        await page.keyboard.press("j")
+    await expect(page.get_by_title("Draw over a part to zoom to it")).to_be_in_viewport()
+    for _ in range(4):
+        await page.keyboard.press("k")
+    box, head = await page.locator(":focus").bounding_box(), await rows.nth(0).bounding_box()
+    assert box is not None and head is not None
+    assert box["y"] >= head["y"] + head["height"] - 2
+
+
 async def test_the_log_and_the_definition_are_downloaded(shop: Shop, page: Page, tmp_path: Path) -> None:
     await opened(page, shop, "/executions?q=definition_version")
     names = page.get_by_role("table", name="Executions").get_by_role("row")

@@ -43,7 +43,7 @@ export function DataTable<Row>({ label, rows, columns, keyOf, nameOf, onOpen, ch
   const [present, setPresent] = useState(-1);
   const [top, setTop] = useState(0);
   useEffect(() => setTop(frame.current ? frame.current.getBoundingClientRect().top + scrollY : 0), [rows.length > 0]);
-  const view = useWindowVirtualizer({ count: rows.length, estimateSize: () => ROW_PX, overscan: 12, scrollMargin: top, getItemKey: (index) => keyOf(rows[index] as Row) });
+  const view = useWindowVirtualizer({ count: rows.length, estimateSize: () => ROW_PX, overscan: 12, scrollMargin: top, scrollPaddingStart: ROW_PX, getItemKey: (index) => keyOf(rows[index] as Row) });
   const items = view.getVirtualItems();
   const lastIndex = items.at(-1)?.index ?? -1;
   const atEnd = useRef(onEnd);
@@ -72,7 +72,7 @@ export function DataTable<Row>({ label, rows, columns, keyOf, nameOf, onOpen, ch
   const narrow = `${onChoose ? "2.2rem " : ""}${columns.filter((one) => !one.wideOnly).map((one) => `minmax(0, ${one.narrowWidth ?? one.width ?? "1fr"})`).join(" ")}`;
   return (
     <div role="table" aria-label={label} aria-rowcount={rows.length + 1} className={styles.table} ref={(element) => setWidths(element, widths, narrow)}>
-      <div role="rowgroup">
+      <div role="rowgroup" className={styles.top}>
         <div role="row" className={`${styles.row} ${styles.head}`}>
           {onChoose && (
             <span role="columnheader">
