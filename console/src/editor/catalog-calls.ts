@@ -66,9 +66,3 @@ export async function discardDraft(slug: string, revision: number | null): Promi
 export function isConflict(error: unknown): boolean {
   return error instanceof Problem && (error.status === 412 || error.code.startsWith("stale"));
 }
-
-/** A request that types of the API do not have yet, or not on every server. */
-export async function request<T>(method: "GET" | "POST", path: string, body?: unknown): Promise<T> {
-  const call = api[method] as unknown as (path: string, init: unknown) => Promise<{ data: T }>;
-  return (await call(path, body === undefined ? {} : { body })).data;
-}

@@ -1,7 +1,7 @@
 // Dialogs on a trigger: run it now, pause it, delete it, and start what it missed.
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { api, refresh, type Schemas } from "@/api/client";
+import { api, type Schemas } from "@/api/client";
 import { jsonProblem, parseExact } from "@/api/exact-json";
 import { randomId } from "@/api/random-id";
 import { useAction } from "@/api/action";
@@ -171,9 +171,8 @@ export function useSwitch(trigger: Trigger) {
       if (to === "enable") await api.POST("/api/triggers/{trigger}/enable", given);
       else if (to === "disable") await api.POST("/api/triggers/{trigger}/disable", given);
       else await api.POST("/api/triggers/{trigger}/resume", given);
-      await refresh("/api/triggers");
     },
-    [],
-    (_, to) => tellEveryone(`${trigger.name} is ${to}d`),
+    ["/api/triggers"],
+    (_, to) => tellEveryone({ enable: `${trigger.name} is enabled`, disable: `${trigger.name} is disabled`, resume: `${trigger.name} is resumed` }[to]),
   );
 }

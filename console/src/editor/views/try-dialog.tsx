@@ -2,7 +2,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
-import { api } from "@/api/client";
+import { api, type Schemas } from "@/api/client";
 import { parseExact } from "@/api/exact-json";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
@@ -10,17 +10,9 @@ import { Dialog } from "@/parts/dialog";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { ValueView } from "@/parts/value-view";
 import { useRefusal } from "@/shell/identity";
-import { request } from "../catalog-calls";
 import { TextField } from "./value-field";
 
-interface Trial {
-  workflow: string;
-  id: string;
-  verdict: string;
-  unknownFrom?: string | null;
-  why?: string;
-  stop?: { step: string; reached: boolean; results: Record<string, unknown> } | null;
-}
+type Trial = Schemas["TrialReport"]["items"][number];
 
 interface Props {
   slug: string;
@@ -56,8 +48,9 @@ export function TryDialog({ slug, text, step, onClose }: Props) {
   const virtual = () =>
     attempt(async () => {
       const given = mocks.trim() === "" ? undefined : parseExact(mocks);
-      const report = await request<{ items: Trial[] }>("POST", `/api/workflows/${encodeURIComponent(slug)}/try`, { document: text, executions: [id], ...(step ? { until: step } : {}), ...(given ? { mocks: given } : {}) });
-      setTrial(report.items[0] ?? null);
+      const body = { document: text, executions: [id], until: step || undefined, mocks: given };
+      const { data } = await api.POST("/api/workflows/{definition}/try", { params: { path: { definition: slug } }, body: body as never });
+      setTrial(data?.items[0] ?? null);
     });
   const real = () =>
     attempt(async () => {
