@@ -170,7 +170,7 @@ async def test_an_execution_is_paused_resumed_and_cancelled(shop: Shop, page: Pa
     await state(page, "waiting").to_be_visible()
     await page.get_by_role("button", name="Cancel", exact=True).click()
     await expect(page.get_by_role("region", name="What would happen")).to_contain_text("stops 1 open step")
-    await confirm(page, "Cancel")
+    await confirm(page, "Cancel the execution")
     await state(page, "cancelled").to_be_visible()
 
 

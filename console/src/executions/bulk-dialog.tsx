@@ -70,7 +70,7 @@ export function BulkDialog({ action, filter, keys, onClose }: Props) {
         ) : (
           <>
             <Button onClick={onClose}>Do nothing</Button>
-            <Button look={action === "terminate" ? "danger" : "main"} busy={perform.isPending} refusal={count ? "" : preview.isLoading ? "It is being counted on how many it would act" : "It acts on none"} onClick={() => perform.mutate()}>
+            <Button look={action === "terminate" || action === "discard" ? "danger" : "main"} busy={perform.isPending} refusal={count ? (action === "discard" && !reason ? "Closing them for good needs a reason" : "") : preview.isLoading ? "It is being counted on how many it would act" : "It acts on none"} onClick={() => perform.mutate()}>
               {title} {preview.isLoading ? "…" : countText(count)}
             </Button>
           </>
@@ -101,7 +101,7 @@ export function BulkDialog({ action, filter, keys, onClose }: Props) {
             </div>
           )}
           <label className={styles.reason}>
-            Reason (optional, kept in each log)
+            Reason ({action === "discard" ? "" : "optional, "}kept in each log)
             <input value={reason} onChange={(event) => setReason(event.target.value)} maxLength={500} />
           </label>
         </>
@@ -115,7 +115,7 @@ export function BulkDialog({ action, filter, keys, onClose }: Props) {
 
 function KeyList({ keys }: { keys: Key[] }) {
   return (
-    <ul>
+    <ul className={styles.keys}>
       {keys.map((one) => (
         <li key={`${one.workflow}/${one.id}`}>
           <Link to="/executions/$workflow/$id" params={one}>

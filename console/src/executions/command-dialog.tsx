@@ -82,7 +82,7 @@ export function CommandDialog({ command, record, steps, given = {}, onClose }: P
         <>
           <Button onClick={onClose}>Close</Button>
           <Button type="submit" form={form} look={command.danger ? "danger" : "main"} refusal={isStale ? "Look at the new plan first" : refusal} busy={isSending}>
-            {isSending ? "The server is asked …" : command.title.replace(" …", "")}
+            {isSending ? "The server is asked …" : (command.confirm ?? command.title.replace(" …", ""))}
           </Button>
         </>
       }

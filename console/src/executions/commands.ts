@@ -20,6 +20,8 @@ export interface CommandContext {
 export interface Command {
   verb: Verb;
   title: string;
+  /** What the button says that gives the command; its title if nothing is given. */
+  confirm?: string;
   /** One sentence: what it is for. */
   says: string;
   role: Role;
@@ -127,6 +129,7 @@ export const COMMANDS: Command[] = [
   {
     verb: "cancel",
     title: "Cancel",
+    confirm: "Cancel the execution",
     says: "The execution unwinds: open steps stop, completed ones are undone, and it ends as cancelled.",
     role: "operator",
     danger: true,

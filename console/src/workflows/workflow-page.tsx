@@ -317,7 +317,7 @@ function GonePage({ slug }: { slug: string }) {
         <Loading what="the workflow" />
       ) : (
         <Empty title={`There is no workflow ${slug}`}>
-          <p>It is no definition of this tenant, and no engine that is alive has code of this name. Start a worker with it, or look for it by its beginning. {executions}, if it had some, are still there.</p>
+          <p>It is no definition of this tenant, and no engine that is alive has code of this name. Start an engine that has it, or look for a part of its name in the list. {executions}, if it had some, are still there.</p>
           <Link to="/workflows">All workflows</Link>
         </Empty>
       )}

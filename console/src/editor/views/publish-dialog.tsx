@@ -54,7 +54,7 @@ export function PublishDialog({ slug, text, definition, onPublish, onClose }: Pr
       onClose={onClose}
       actions={
         <>
-          <Button onClick={onClose}>Cancel</Button>
+          <Button onClick={onClose}>Close</Button>
           <Button look="main" busy={isBusy} refusal={refusal} onClick={() => void publish()}>
             Publish
           </Button>
