@@ -115,6 +115,7 @@ function Editor({ opened: first }: { opened: OpenedText }) {
   const afterSave = (next: OpenedText) => {
     setOpened(next);
     setConflict(null);
+    setRefused("");
     if (store.get().text === next.text) forgetText(slug);
     void refresh("/api/workflows", "/api/workflow-versions");
   };

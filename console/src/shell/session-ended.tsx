@@ -1,10 +1,12 @@
 // Stands over the page when the server does not know the browser any more, so that nothing that was typed is lost.
+import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, useState } from "react";
 import { goOnSignedIn, hasToken, signIn } from "@/api/access";
 import { ROOT_PATH, SERVER_URL } from "@/api/base";
 import { Button } from "@/parts/button";
 import { Dialog } from "@/parts/dialog";
 import { ErrorNotice } from "@/parts/notice";
+import { whoamiQuery } from "./identity";
 import styles from "./session-ended.module.css";
 
 const WAYS = (document.querySelector<HTMLMetaElement>('meta[name="sign-in"]')?.content ?? "key").split(" ");
@@ -13,6 +15,8 @@ const WAYS = (document.querySelector<HTMLMetaElement>('meta[name="sign-in"]')?.c
 export function SessionEnded() {
   const [error, setError] = useState<unknown>(null);
   const [isHidden, hide] = useState(false);
+  const client = useQueryClient();
+  const [isFirst] = useState(() => client.getQueryData(whoamiQuery.queryKey) === undefined); // nothing was typed before
   if (isHidden) return null;
   if (hasToken() && WAYS.includes("token"))
     return (
@@ -41,7 +45,7 @@ export function SessionEnded() {
   const back = encodeURIComponent(location.pathname.slice(ROOT_PATH.length) + location.search);
   return (
     <Dialog title="Sign in to go on" onClose={() => hide(true)}>
-      <p>You are not signed in, or your session has ended. What you have typed on this page is still there.</p>
+      <p>{isFirst ? "You are not signed in." : "Your session has ended. What you have typed on this page is still there."}</p>
       {error !== null && <ErrorNotice error={error} />}
       {WAYS.includes("key") && (
         <form onSubmit={(event) => void submit(event)} className={styles.form}>
@@ -54,13 +58,15 @@ export function SessionEnded() {
       )}
       {WAYS.includes("oidc") && (
         <p>
-          <a href={`${SERVER_URL}/login/oidc?next=${back}`} target="_blank" rel="noreferrer">
+          <a href={`${SERVER_URL}/login/oidc?next=${back}`} {...(isFirst ? {} : { target: "_blank", rel: "noreferrer" })}>
             Sign in with your organization
-          </a>{" "}
-          in another tab, then{" "}
-          <Button look="quiet" onClick={() => void goOn()}>
-            go on here
-          </Button>
+          </a>
+          {!isFirst && (
+            <>
+              {" "}
+              in another tab, then <Button onClick={() => void goOn()}>Go on here</Button>
+            </>
+          )}
         </p>
       )}
       {WAYS.join("") === "" && <p>The application around this page decides who may use it. Sign in there, and load this page again.</p>}

@@ -28,7 +28,7 @@ export function SessionTab() {
   return (
     <div className={blocks.stack}>
       <search className={blocks.row}>
-        <input type="search" aria-label="Only of this person" placeholder="Only of this person, by their whole name" className={blocks.search} value={subject} onChange={(event) => view.change({ subject: event.target.value }, true)} />
+        <input type="search" aria-label="Only of this person" placeholder="The whole name of a person" className={blocks.search} value={subject} onChange={(event) => view.change({ subject: event.target.value }, true)} />
       </search>
       <SimpleTable
         label="Sessions"

@@ -4,7 +4,7 @@
 export function sentence(text: string): string {
   const trimmed = text.trim();
   const begun = /^\p{L}+([ ,:?!]|$)/u.test(trimmed) ? trimmed.charAt(0).toUpperCase() + trimmed.slice(1) : trimmed;
-  return begun + (/[.!?…]["”)]?$/.test(begun) || begun === "" ? "" : ".");
+  return begun + (/[.!?…]( \([^()]*\)|["”)])?$/.test(begun) || begun === "" ? "" : ".");
 }
 
 /** The begin of a text that is longer than `max` characters, with "…" behind it. */
