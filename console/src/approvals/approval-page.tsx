@@ -12,6 +12,7 @@ import { initialValue, type JsonSchema, missingField, SchemaForm } from "@/parts
 import { TimeText } from "@/parts/time-text";
 import { ValueView } from "@/parts/value-view";
 import { useIdentity, useRefusal } from "@/shell/identity";
+import { isAmong, voterName } from "@/shell/own-name";
 import { useShortcut } from "@/shell/shortcuts";
 import { tellEveryone } from "@/shell/told";
 import { isEnded } from "@/words/states";
@@ -122,12 +123,12 @@ function Answer({ approval }: { approval: Approval }) {
   const [comment, setComment] = useState("");
   const [isDelegating, setDelegating] = useState(false);
   const [voter, setVoter] = useState("");
-  const others = identity?.roles.includes("admin") && !approval.assignees.includes(identity.subject) ? approval.assignees : [];
+  const others = identity?.roles.includes("admin") && !isAmong(identity, approval.assignees) ? approval.assignees : [];
   const decide = useMutation({
     mutationFn: async (approve: boolean) => {
       await api.POST("/api/approvals/{id}/decide", {
         params: { path: { id: approval.id } },
-        body: { ...votedAs(voter || others[0] || "", identity), approve, comment: comment || undefined, ...(approve && schema ? { value: value as never } : {}) },
+        body: { ...votedAs(voter || others[0] || "", identity, approval.assignees), approve, comment: comment || undefined, ...(approve && schema ? { value: value as never } : {}) },
       });
       return approve;
     },
@@ -181,10 +182,10 @@ function Answer({ approval }: { approval: Approval }) {
 }
 
 /** Whose vote it is: that of the viewer, of another person, or of the viewer as a member of a group. */
-function votedAs(other: string, identity: Schemas["CallerDetails"] | undefined): { by: string; groups?: string[] } {
+function votedAs(other: string, identity: Schemas["CallerDetails"] | undefined, asked: readonly string[]): { by: string; groups?: string[] } {
   const group = /^group:(.+)$/.exec(other)?.[1];
-  if (group) return { by: identity?.subject ?? "", groups: [group] };
-  return other ? { by: other } : { by: identity?.subject ?? "", groups: identity?.groups };
+  if (group) return { by: voterName(identity, asked), groups: [group] };
+  return other ? { by: other } : { by: voterName(identity, asked), groups: identity?.groups };
 }
 
 function History({ approval }: { approval: Approval }) {

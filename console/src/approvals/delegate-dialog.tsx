@@ -7,6 +7,7 @@ import { Dialog } from "@/parts/dialog";
 import { ErrorNotice } from "@/parts/notice";
 import { tellEveryone } from "@/shell/told";
 import { useIdentity } from "@/shell/identity";
+import { voterName } from "@/shell/own-name";
 import styles from "./approval-page.module.css";
 
 /** A dialog that lets another person decide in one's place. */
@@ -14,7 +15,7 @@ export function DelegateDialog({ approval, onClose }: { approval: Schemas["Appro
   const identity = useIdentity();
   const pass = useMutation({
     mutationFn: async ({ to, note }: { to: string; note: string }) => {
-      await api.POST("/api/approvals/{id}/delegate", { params: { path: { id: approval.id } }, body: { to, note: note || undefined, by: identity?.subject, groups: identity?.groups } });
+      await api.POST("/api/approvals/{id}/delegate", { params: { path: { id: approval.id } }, body: { to, note: note || undefined, by: voterName(identity, approval.assignees), groups: identity?.groups } });
       return to;
     },
     onSuccess: (to) => {

@@ -1,6 +1,6 @@
 // The frame of all pages: navigation, who is signed in, the state of the connection, and the keys that act everywhere.
-import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useLocation, useNavigate, useRouter } from "@tanstack/react-router";
+import { useQuery } from "@tanstack/react-query";
+import { Link, Outlet, useLocation, useNavigate } from "@tanstack/react-router";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { accessEnd, hasToken, signOut, switchTenant } from "@/api/access";
 import { SERVER_URL } from "@/api/base";
@@ -111,8 +111,6 @@ function Person({ onHelp }: { onHelp: () => void }) {
   const { data: person } = useQuery(whoamiQuery);
   const { data: session } = useQuery(sessionQuery);
   const settings = useSettings();
-  const client = useQueryClient();
-  const router = useRouter();
   const who = person ? `${person.subject} · ${person.tenantName}` : "…";
   const others = (session?.tenants ?? []).filter((one) => one !== person?.tenantName);
   const change = async (action: () => Promise<unknown>, then: () => void) => {
@@ -133,10 +131,7 @@ function Person({ onHelp }: { onHelp: () => void }) {
           onChoose: () =>
             void change(
               () => switchTenant(one),
-              () => {
-                client.clear();
-                void router.navigate({ to: "/executions" });
-              },
+              () => location.assign(`${SERVER_URL}/executions`), // loaded anew, so that nothing of the former tenant stays in the page
             ),
         })),
         { title: `Colours: ${settings.theme === "system" ? "those of the system" : settings.theme}`, onChoose: () => changeSettings({ theme: NEXT_THEME[settings.theme] }) },

@@ -11,6 +11,7 @@ import { Facts, Section } from "@/parts/page";
 import { SimpleTable } from "@/parts/simple-table";
 import { TimeText } from "@/parts/time-text";
 import { useIdentity, useRefusal } from "@/shell/identity";
+import { ownName } from "@/shell/own-name";
 import { tellEveryone } from "@/shell/told";
 import { apiTime, fieldTime } from "@/triggers/tick-times";
 import { stateWord } from "@/words/states";
@@ -25,7 +26,7 @@ export function PeopleTab() {
   const [edited, edit] = useState("");
   if (!identity) return <Loading what="who you are" />;
   const isKey = identity.subject.startsWith("key:");
-  const own = identity.subject.replace(/^(person|user|dev):/, "");
+  const own = ownName(identity);
   return (
     <div className={blocks.sections}>
       <Section title="You">

@@ -3,7 +3,7 @@
 /** A text with a capital letter at its begin and a full stop at its end. A first word that is a name, such as `order@2`, stays as it is. */
 export function sentence(text: string): string {
   const trimmed = text.trim();
-  const begun = /^\p{L}+([ ,:?!]|$)/u.test(trimmed) ? trimmed.charAt(0).toUpperCase() + trimmed.slice(1) : trimmed;
+  const begun = /^\p{L}+([ ,?!]|: |$)/u.test(trimmed) ? trimmed.charAt(0).toUpperCase() + trimmed.slice(1) : trimmed;
   return begun + (/[.!?…]( \([^()]*\)|["”)])?$/.test(begun) || begun === "" ? "" : ".");
 }
 

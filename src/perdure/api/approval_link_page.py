@@ -159,15 +159,15 @@ def _refused(error: PerdureError) -> ApiAnswer:
     """The page that says why nothing can be decided by a link."""
     match error:
         case AlreadyDecided(by=by, approved=approved):
-            return _message(410, "Already decided", f"The question is {'approved' if approved else 'rejected'} by {by}. Nothing is left to do.")
+            return _message(410, "Already decided", f"The question was {'approved' if approved else 'rejected'} by {by}. Nothing is left to do.")
         case HasEnded():
             return _message(410, "No longer asked", "The question is not asked any more. Nothing is left to do.")
         case DecisionRefused(why=why):
-            return _message(410, "Already answered", f"{why}. The link can be used once.")
+            return _message(410, "Already answered", f"{why[:1].upper()}{why[1:]}. The link can be used once.")
         case NotFound():
             return _message(410, "No longer there", "The question is not there any more. Nothing is left to do.")
         case LinkRefused(why=why):
-            return _message(403, "This link can't be used", f"{why}.")
+            return _message(403, "This link can't be used", f"{why[:1].upper()}{why[1:]}.")
     raise error
 
 

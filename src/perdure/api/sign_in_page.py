@@ -9,6 +9,7 @@ from perdure.api.http_requests import ApiAnswer, Headers
 from perdure.service.callers import Caller
 
 STYLE = """
+:root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 26rem; margin: 12vh auto; padding: 0 1rem; color: #1c1e21; background: #fff }
 h1 { font-size: 1.3rem } label { display: block; margin: 1rem 0 .3rem } p.error { color: #a40000 }
 input, select, textarea { width: 100%; box-sizing: border-box; font: inherit; padding: .5rem } input[type=checkbox] { width: auto } p.hint { margin: 0 }
@@ -28,7 +29,7 @@ PAGE_HEADERS: Headers = ((b"referrer-policy", b"same-origin"),)
 def html_answer(status: int, title: str, body: str, headers: Headers = ()) -> ApiAnswer:
     """A page."""
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
-    whole = f"{page}<style>{STYLE}</style><h1>{escape(title)}</h1>{body}</html>\n"
+    whole = f"{page}<style>{STYLE}</style><main><h1>{escape(title)}</h1>{body}</main></html>\n"
     return ApiAnswer(status, whole.encode(), "text/html; charset=utf-8", ((b"content-security-policy", POLICY.encode()), *headers))
 
 
