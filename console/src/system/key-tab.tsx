@@ -60,7 +60,7 @@ export function KeyTab() {
           { id: "roles", title: "Roles", cell: (one) => `${one.roles.join(", ")}${one.queues ? `; only queues ${(one.queues as string[]).join(", ")}` : ""}` },
           { id: "created", title: "Created", wideOnly: true, cell: (one) => <><TimeText at={one.createdAt} /> by {one.createdBy}</> },
           { id: "used", title: "Last use", cell: (one) => <TimeText at={one.usedAt} missing="never" /> },
-          { id: "state", title: "Valid", cell: (one) => (one.revokedAt ? <>✗ revoked <TimeText at={one.revokedAt} /> by {one.revokedBy}</> : ended(one) ? <>✗ expired <TimeText at={one.expiresAt} /></> : <>✓ {one.expiresAt ? <>until <TimeText at={one.expiresAt} /></> : "for ever"}{one.secrets > 1 ? ", with its former secret too" : ""}</>) },
+          { id: "state", title: "Valid", cell: (one) => (one.revokedAt ? <>✗ revoked <TimeText at={one.revokedAt} /> by {one.revokedBy}</> : ended(one) ? <>✗ expired <TimeText at={one.expiresAt} /></> : <>✓ {one.expiresAt ? <>ends <TimeText at={one.expiresAt} /></> : "for ever"}{one.secrets > 1 ? ", with its former secret too" : ""}</>) },
           {
             id: "actions",
             title: "Actions",
@@ -115,7 +115,7 @@ function CreateDialog({ onClose, onCreated }: { onClose: () => void; onCreated: 
       <fieldset className={blocks.stack}>
         <legend>Roles</legend>
         {ROLES.map(([role, says]) => (
-          <CheckField key={role} label={<><strong>{role}</strong> {says}</>} checked={roles.includes(role)} onChange={(on) => setRoles(on ? [...roles, role] : roles.filter((one) => one !== role))} />
+          <CheckField key={role} label={role} hint={says} checked={roles.includes(role)} onChange={(on) => setRoles(on ? [...roles, role] : roles.filter((one) => one !== role))} />
         ))}
       </fieldset>
       <ChoiceField label="Valid" value={days} onChange={setDays} choices={VALID} />

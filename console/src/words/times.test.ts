@@ -10,6 +10,7 @@ test("durations have their two largest units", () => {
 test("a time is told by how far it is", () => {
   expect(relativeTime(0, 180_000)).toBe("3 min. ago");
   expect(relativeTime(7_200_000, 0)).toBe("in 2 hr.");
+  expect([29, 47, 49, 24 * 90].map((hours) => relativeTime(hours * 3_600_000 + 1, 0))).toEqual(["in 29 hr.", "in 47 hr.", "in 2 days", "in 90 days"]);
   expect(relativeTime(500, 0)).toBe("now");
 });
 

@@ -3,6 +3,9 @@
 const UNITS: [Intl.RelativeTimeFormatUnit, number][] = [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3_600], ["minute", 60], ["second", 1]];
 
 const CLOCKS_AGREE_MS = 2_000; // the time of an answer has whole seconds, and answers travel
+/** So many of a large unit have to be full, since a part of one says much: 90 days are no 2 months. */
+const AT_LEAST: Partial<Record<Intl.RelativeTimeFormatUnit, number>> = { year: 2, month: 4, day: 2 };
+
 let offsetMs = 0;
 
 /** Learns from an answer how far the clock of the server is from this one. */
@@ -24,7 +27,7 @@ const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "
 export function relativeTime(atMs: number, nowMs: number): string {
   const seconds = (atMs - nowMs) / 1_000;
   if (Math.abs(seconds) < 1) return "now";
-  const [unit, size] = UNITS.find(([, one]) => Math.abs(seconds) >= one) ?? ["second", 1];
+  const [unit, size] = UNITS.find(([name, one]) => Math.abs(seconds) >= one * (AT_LEAST[name] ?? 1)) ?? ["second", 1];
   return relative.format(Math.trunc(seconds / size), unit);
 }
 

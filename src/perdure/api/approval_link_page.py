@@ -163,7 +163,7 @@ def _refused(error: PerdureError) -> ApiAnswer:
         case HasEnded():
             return _message(410, "No longer asked", "The question is not asked any more. Nothing is left to do.")
         case DecisionRefused(why=why):
-            return _message(410, "Already answered", f"{why[:1].upper()}{why[1:]}. The link can be used once.")
+            return _message(410, "Already answered", f"{why}. The link can be used once.")
         case NotFound():
             return _message(410, "No longer there", "The question is not there any more. Nothing is left to do.")
         case LinkRefused(why=why):
