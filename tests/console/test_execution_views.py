@@ -135,6 +135,30 @@ async def test_the_log_and_the_definition_are_downloaded(shop: Shop, page: Page,
             assert isinstance(json.loads(content), dict)
 
 
+def note_streams(page: Page, name: str, found: list[str]) -> None:
+    page.on("request", lambda request: found.append(name) if "/events/stream" in request.url else None)
+
+
+async def test_when_the_tab_that_reads_the_stream_is_closed_another_one_goes_on_and_misses_nothing(shop: Shop, page: Page) -> None:
+    other = await page.context.new_page()
+    streams = list[str]()
+    for one, name in ((page, "first"), (other, "second")):
+        note_streams(one, name, streams)
+        await opened(one, shop, "/executions?workflow=reminder")
+        await expect(one.get_by_role("button", name="live")).to_be_visible()
+    assert set(streams) == {"first"}, "one tab reads for both"
+    await page.close()
+    body = {"workflow": "reminder", "id": "after-the-tab", "input": {"customer": "c-1"}}
+    answer = await other.request.post(f"{shop.url}/api/executions", data=body, headers={"authorization": f"Bearer {shop.keys['root']}"})
+    assert answer.ok
+    row, news = other.get_by_role("row", name=re.compile("after-the-tab")), other.get_by_role("button", name="1 new; show it")
+    await expect(row.or_(news)).to_be_visible()  # the list is read again where the stream can't go on behind an event
+    if await news.is_visible():
+        await news.click()
+    await expect(row).to_be_visible()
+    assert "second" in streams
+
+
 async def test_a_list_whose_next_page_fails_is_not_asked_for_without_end(shop: Shop, browser: Browser) -> None:
     async with opened_page(browser) as watched:
         watched.allowed.append("500")
