@@ -33,6 +33,7 @@ WAYS = {
     "http": ("httpx2", DEFINITION.format(step="{'id': 'a', 'http': {'url': 'https://example.com/'}}")),
     "agents": ("pydantic_ai", "import perdure.pydantic_ai"),
     "langgraph": ("langgraph", "import perdure.langgraph"),
+    "mcp": ("fastmcp", "from perdure.mcp import mcp_tools; mcp_tools({'mcpServers': {'x': {'command': 'x'}}})"),
     "sandbox": ("quickjs,pydantic_monty", DEFINITION.format(step="{'id': 'a', 'ts': 'export default function (input) { return 1 }'}")),
     "serve": ("uvicorn,httptools", COMMAND.format(words="'worker', '--listen', '127.0.0.1:0', '--queue', 'q'")),
     "sync": (

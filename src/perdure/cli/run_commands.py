@@ -140,7 +140,7 @@ APPROVAL_POLL_S = 0.05
 def tool_options(command: F) -> F:
     """Returns the names that a definition may use."""
     command = click.option("--calls", multiple=True, metavar="FILE", help="A definition that may be called; it may itself call those named before it.")(command)
-    said = "The tools of definitions: the steps, public functions and workflows of FILE.py or a module."
+    said = "The tools of definitions: the steps, public functions and workflows of FILE.py or a module, or those of the MCP servers in FILE.json."
     return click.option("--tools", multiple=True, metavar="PLACE", help=said)(command)
 
 

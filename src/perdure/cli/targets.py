@@ -224,14 +224,19 @@ def load_definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Seq
 
 
 def load_tools(texts: Sequence[str]) -> TargetTools:
-    """The tools in files and modules: every step, every public function that is defined there, and every workflow.
+    """The tools of files and modules: every step, every public function that is defined there, and every workflow; of a file of JSON those of its MCP servers.
 
     Raises:
-        NoTarget: there is none, or two have one name.
+        NoTarget: there is none, two have one name, or an MCP server whose tools are not known can't be reached.
+        BadValue: a file of MCP servers is not valid.
     """
     steps: dict[str, Callable[..., Any]] = {}
     workflows: dict[str, Workflow[..., Any]] = {}
     for text in texts:
+        if text.endswith(".json"):
+            for tool in _tools_of_servers(text):
+                _add(steps, tool.name, tool, text, "tool")
+            continue
         module = _module(text, text)
         for one in _all(module, Workflow):
             _add(workflows, one.code.name, one, text, "workflow")
@@ -243,6 +248,15 @@ def load_tools(texts: Sequence[str]) -> TargetTools:
     if not steps and not workflows:
         raise NoTarget("--tools", " ".join(texts), "code with a tool in it: a public function, or one decorated with @step")
     return TargetTools(steps, tuple(workflows.values()))
+
+
+def _tools_of_servers(file: str) -> list[Step[..., Any, Any]]:
+    from perdure.mcp import ServerUnavailable, mcp_tools  # imported here, because most commands have no such file
+
+    try:
+        return mcp_tools(file)
+    except ServerUnavailable as error:
+        raise NoTarget("--tools", file, f"MCP servers that can be reached: {error}") from error
 
 
 def load_code(

@@ -1,0 +1,131 @@
+"""The configuration of MCP servers: which there are, how each is reached, and what it may be given.
+
+It has the usual shape of ``mcp.json``, with a few fields more::
+
+    {"mcpServers": {
+      "files":  {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "."], "env": {"LEVEL": "info"}},
+      "github": {"url": "https://api.githubcopilot.com/mcp/", "headers": {"Authorization": "Bearer @{secrets.GITHUB}"}, "timeout": "60s"}
+    }}
+
+Texts of `env` and `headers` may contain secrets, ``@{secrets.NAME}``, which are resolved where the server is begun or asked, and never stored.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.code.durations import duration_seconds
+from perdure.core.errors import BadValue
+
+SERVER_NAME = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
+TIMEOUT_S = 30.0
+FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled"))
+TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
+"""The values of `type` in use, each with the transport that it means."""
+
+SECRET = re.compile(r"@\{secrets\.(\w+)\}")
+
+
+class McpServer(msgspec.Struct, frozen=True, kw_only=True):
+    """One server: a program that is begun with `command` and `args`, or a `url` that is asked over `transport`. A call takes at most `timeout_s` seconds.
+
+    `tools` are the only ones that may be used (empty: all).
+    """
+
+    name: str
+    transport: Literal["stdio", "http", "sse"]
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str = ""
+    headers: dict[str, str] = {}
+    timeout_s: float = TIMEOUT_S
+    tools: tuple[str, ...] = ()
+
+    @property
+    def secrets(self) -> list[str]:
+        """The names of the secrets that it is given."""
+        return sorted({name for text in (*self.env.values(), *self.headers.values()) for name in SECRET.findall(text)})
+
+
+def read_servers(source: str | Path | Mapping[str, Any]) -> list[McpServer]:
+    """Reads a configuration: a file of JSON, or its content. Servers that are `disabled` are left out.
+
+    Raises:
+        BadValue: it can't be read, or a field is not valid; the message says which.
+    """
+    found = source if isinstance(source, Mapping) else _content(Path(source))
+    servers = found.get("mcpServers", found.get("servers")) if isinstance(found, Mapping) else None
+    if not isinstance(servers, Mapping):
+        raise BadValue("mcpServers", servers, 'a mapping of servers by name: {"mcpServers": {"files": {"command": "npx", "args": [...]}}}')
+    return [_server(str(name), given) for name, given in servers.items() if not (isinstance(given, Mapping) and given.get("disabled") is True)]
+
+
+def with_secrets(texts: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+    """Returns texts with the secrets that they name."""
+    return {name: SECRET.sub(lambda one: secrets[one[1]], text) for name, text in texts.items()}
+
+
+def _content(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadValue("the file of MCP servers", str(path), f"a file that can be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise BadValue("the file of MCP servers", str(path), f"JSON: {error}") from None
+
+
+def _server(name: str, given: Any) -> McpServer:
+    where = f"mcpServers.{name}"
+    if not re.fullmatch(SERVER_NAME, name):
+        raise BadValue("the name of an MCP server", name, "a letter, then letters, digits, _ and -, 64 at most")
+    if not isinstance(given, Mapping):
+        raise BadValue(where, given, 'a mapping, {"command": ..., "args": [...]} or {"url": ...}')
+    for field in given:
+        if field not in FIELDS:
+            raise BadValue(where, field, f"one of {', '.join(sorted(FIELDS))}")
+    is_program = "command" in given
+    if is_program is ("url" in given):
+        raise BadValue(where, dict(given), "one with either a command or a url")
+    usual = "stdio" if is_program else "sse" if str(given["url"]).rstrip("/").endswith("/sse") else "http"
+    transport = TRANSPORTS.get(given.get("type", usual), "")
+    if transport not in (("stdio",) if is_program else ("http", "sse")):
+        raise BadValue(f"{where}.type", given.get("type"), "stdio with a command, http or sse with a url")
+    url = _text(where, "url", given.get("url", ""))
+    if not is_program and not url.startswith(("http://", "https://")):
+        raise BadValue(f"{where}.url", url, "a URL that begins with https:// or http://")
+    return McpServer(
+        name=name,
+        transport=transport,  # type: ignore[arg-type]  # it was looked up
+        command=_text(where, "command", given.get("command", "")),
+        args=tuple(_list(where, "args", given.get("args", []))),
+        env=_texts(where, "env", given.get("env", {})),
+        cwd=None if given.get("cwd") is None else _text(where, "cwd", given["cwd"]),
+        url=url,
+        headers=_texts(where, "headers", given.get("headers", {})),
+        timeout_s=duration_seconds(given.get("timeout", TIMEOUT_S)),
+        tools=tuple(_list(where, "tools", given.get("tools", []))),
+    )
+
+
+def _text(where: str, field: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadValue(f"{where}.{field}", value, "text")
+    return value
+
+
+def _list(where: str, field: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise BadValue(f"{where}.{field}", value, "a list of texts")
+    return value
+
+
+def _texts(where: str, field: str, value: Any) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value.values()):
+        raise BadValue(f"{where}.{field}", value, "a mapping of texts")
+    return dict(value)

@@ -1,0 +1,161 @@
+"""Tools of MCP servers as steps, named after their server: ``files.read_file``.
+
+What a call that was interrupted becomes is decided by what the server says of the tool: one that changes nothing, or nothing more, is called again; of any
+other one it is not known whether it has done its work, and the step ends as interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from perdure.code.declarations import Retry, Step
+from perdure.code.function_codec import FunctionCodec
+from perdure.code.step_environment import Resource, step_info
+from perdure.core.errors import BadExpression, Fatal
+from perdure.definitions.expr import json_schema
+from perdure.mcp.server_configs import McpServer, read_servers
+from perdure.mcp.server_session import AnswerLost, ServerSession
+from perdure.mcp.tool_lists import ListedTool, ToolList, keep_list, kept_lists, listed_tools
+from perdure.mcp.tool_results import value_of_result
+
+logger = logging.getLogger("perdure.mcp")
+
+GRACE_S = 10.0
+"""How much longer than a call its step may take: for the connection to be opened and the answer to be read."""
+
+
+class McpInDoubt(Fatal):
+    """There was no answer, so it is not known whether the tool has done its work, which may not be done twice."""
+
+    code = "in_doubt"
+
+
+class McpArgumentsRefused(Fatal):
+    """The arguments do not fit the schema of the tool, which was not called."""
+
+    code = "bad_value"
+
+
+class _ToolCodec(FunctionCodec):
+    """The codec of a tool, whose arguments are described by its own schema."""
+
+    def __init__(self, fn: Callable[..., Any], takes: Mapping[str, Any]) -> None:
+        super().__init__(fn, 0)
+        self._takes = takes
+
+    def schema(self) -> dict[str, Any]:
+        """See `FunctionCodec.schema`."""
+        return {"type": "object", "properties": {}, **self._takes}
+
+
+@dataclasses.dataclass(frozen=True)
+class McpTool(Step[..., Any, Any]):
+    """A tool of a server as a step. `takes` is the JSON Schema of its arguments."""
+
+    takes: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def codec(self) -> FunctionCodec:
+        """The codec of the arguments."""
+        return _ToolCodec(self.fn, self.takes)
+
+
+def mcp_tools(source: str | Path | Mapping[str, Any]) -> list[Step[..., Any, Any]]:
+    """Returns the tools of the servers in a configuration as steps: ``App(tools=[*mcp_tools("mcp.json")])``. See `server_configs` for its form.
+
+    The lists of tools are kept in ``.perdure/mcp``; a server without one is asked now. A call takes 30 s at most unless its server has another `timeout`. The
+    program of a server is begun by the first call, once in a process, and ends with the engine or worker.
+
+    Raises:
+        BadValue: the configuration is not valid.
+        ServerUnavailable: a server whose list is not kept can't be reached.
+    """
+    servers = read_servers(source)
+    lists = kept_lists(servers)
+    return [tool for server in servers for tool in _tools_of(server, lists[server.name])]
+
+
+def _tools_of(server: McpServer, known: ToolList) -> list[Step[..., Any, Any]]:
+    @asynccontextmanager
+    async def opened() -> AsyncGenerator[_CheckedSession]:
+        session = _CheckedSession(server, known)
+        try:
+            yield session
+        finally:
+            await session.aclose()
+
+    sessions: Resource[_CheckedSession] = Resource(f"mcp:{server.name}", opened)
+    return [_step(server, tool, sessions) for tool in known.tools]
+
+
+def _step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession]) -> Step[..., Any, Any]:
+    async def call(**arguments: Any) -> Any:
+        _check(tool, arguments)
+        info = step_info()
+        secrets = {name: await asyncio.to_thread(info.secret, name) for name in server.secrets}
+        if lacking := [name for name, value in secrets.items() if value is None]:
+            raise Fatal(f"the secret {lacking[0]} of the MCP server {server.name} is not set. Set it: perdure secret set {lacking[0]}")
+
+        async def progress(done: float, total: float | None, message: str | None) -> None:
+            info.heartbeat({"progress": done, "total": total, "message": (message or "")[:200]})
+
+        session = await sessions
+        given = {name: value for name, value in secrets.items() if value is not None}
+        try:
+            answer = await session.call(tool.name, arguments, given, progress)
+        except AnswerLost as error:
+            if tool.may_repeat:
+                raise
+            raise McpInDoubt(f"{error}. It may have done its work; {server.name} does not say that it may be called twice") from error
+        return value_of_result(answer, is_wrapped=tool.is_wrapped)
+
+    call.__doc__ = tool.description
+    retry = Retry() if tool.may_repeat else Retry(max=1)
+    return McpTool(call, f"{server.name}.{tool.name}", retry=retry, timeout=server.timeout_s + GRACE_S, idempotent=tool.may_repeat, takes=tool.takes)
+
+
+def _check(tool: ListedTool, arguments: Mapping[str, Any]) -> None:
+    if tool.takes and (problems := _problems(tool.takes, arguments)):
+        raise McpArgumentsRefused(f"{tool.name} does not take this: {'; '.join(problems[:5])}")
+
+
+def _problems(takes: dict[str, Any], arguments: Mapping[str, Any]) -> list[str]:
+    try:
+        return json_schema.schema_problems(takes, dict(arguments))
+    except BadExpression:  # the server describes its tool by what is no schema; it checks the arguments itself
+        return []
+
+
+class _CheckedSession(ServerSession):
+    """A session that looks once whether the tools of the server are those that are known."""
+
+    def __init__(self, server: McpServer, known: ToolList) -> None:
+        super().__init__(server)
+        self._known, self._has_looked = known, False
+
+    async def call(self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Any) -> dict[str, Any]:
+        """See `ServerSession.call`."""
+        if not self._has_looked:
+            self._has_looked = True
+            await self._look(secrets)
+        return await super().call(tool, arguments, secrets, progress)
+
+    async def _look(self, secrets: Mapping[str, str]) -> None:
+        now = listed_tools(self.server, await self.tools(secrets))
+        if now.hash == self._known.hash:
+            return
+        _ = await asyncio.to_thread(keep_list, self.server, now)
+        before, after = ({one.name: one for one in known.tools} for known in (self._known, now))
+        changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+        logger.warning(
+            "the tools of the MCP server %s have changed since they were listed: %s. The next start of this program takes them as they are now",
+            self.server.name,
+            ", ".join(changed[:20]),
+        )

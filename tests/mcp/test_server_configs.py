@@ -1,0 +1,56 @@
+"""Claims about the configuration of MCP servers: its usual shape, and what is wrong in it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure.core.errors import BadValue
+from perdure.mcp.server_configs import McpServer, read_servers, with_secrets
+
+
+def test_the_usual_shape_is_read(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "files": {"command": "npx", "args": ["-y", "server", "."], "env": {"A": "1"}, "cwd": "/srv"},
+        "github": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer @{secrets.TOKEN}"}, "timeout": "1m", "tools": ["issue"]},
+        "old": {"url": "https://example.com/sse"},
+        "off": {"command": "x", "disabled": True},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": given}))
+    files, github, old = read_servers(tmp_path / "mcp.json")
+    assert files == McpServer(name="files", transport="stdio", command="npx", args=("-y", "server", "."), env={"A": "1"}, cwd="/srv")
+    assert (github.transport, github.timeout_s, github.tools, github.secrets) == ("http", 60.0, ("issue",), ["TOKEN"])
+    assert with_secrets(github.headers, {"TOKEN": "t"}) == {"Authorization": "Bearer t"}
+    assert old.transport == "sse" and read_servers({"servers": {}}) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "mcpServers"),
+        ({"mcpServers": []}, "a mapping of servers by name"),
+        ({"mcpServers": {"a.b": {"command": "x"}}}, "the name of an MCP server"),
+        ({"mcpServers": {"a": "x"}}, r"mcpServers\.a"),
+        ({"mcpServers": {"a": {}}}, "either a command or a url"),
+        ({"mcpServers": {"a": {"command": "x", "url": "https://y"}}}, "either a command or a url"),
+        ({"mcpServers": {"a": {"command": "x", "comand": "x"}}}, "one of args, command"),
+        ({"mcpServers": {"a": {"command": 1}}}, r"a\.command"),
+        ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, r"a\.args.*a list of texts"),
+        ({"mcpServers": {"a": {"command": "x", "env": {"A": 1}}}}, r"a\.env.*a mapping of texts"),
+        ({"mcpServers": {"a": {"command": "x", "type": "http"}}}, r"a\.type.*stdio with a command"),
+        ({"mcpServers": {"a": {"url": "ftp://x"}}}, r"a\.url.*https"),
+        ({"mcpServers": {"a": {"command": "x", "timeout": "soon"}}}, "soon"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(given: Any, why: str) -> None:
+    with pytest.raises(BadValue, match=why):
+        read_servers(given)
+
+
+def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadValue, match=r"nowhere\.json"):
+        read_servers(tmp_path / "nowhere.json")
+    (tmp_path / "bad.json").write_text("{")
+    with pytest.raises(BadValue, match=r"bad\.json.*JSON"):
+        read_servers(tmp_path / "bad.json")
