@@ -83,7 +83,7 @@ def _content(path: Path) -> Any:
 def _server(name: str, given: Any) -> McpServer:
     where = f"mcpServers.{name}"
     if not re.fullmatch(SERVER_NAME, name):
-        raise BadValue("the name of an MCP server", name, "a letter, then letters, digits, _ and -, 64 at most")
+        raise BadValue("the name of an MCP server", name, "of the form A-Z or a-z, then A-Z, a-z, 0-9, _ and -, 64 at most")
     if not isinstance(given, Mapping):
         raise BadValue(where, given, 'a mapping, {"command": ..., "args": [...]} or {"url": ...}')
     for field in given:

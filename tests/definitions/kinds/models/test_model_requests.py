@@ -94,6 +94,21 @@ async def test_tools_are_asked_for_and_their_results_are_told(provider: Provider
 
 
 @pytest.mark.parametrize("model", NAMES)
+async def test_a_tool_whose_name_no_provider_takes_has_another_one_there(provider: Provider, model: str) -> None:
+    names = {"rates.convert": "rates_convert", "rates_convert": "rates_convert_2", "ä" * 80: "_" * 64}
+    tools = tuple(ToolSpec(name, "", LOOK.schema) for name in names)
+    calls = [{"name": given, "args": {"q": "a"}} for given in names.values()]
+    provider.fake.tell([{"when": {"turn": 1}, "answer": {"calls": calls}}, {"when": {"tool_result": "42"}, "answer": "It is 42."}])
+    begun = said("What is it?", model, tools=tools)
+    first = await send_model_request(begun, deployment(provider.url))
+    assert [call.name for call in first.calls] == [*names]
+    results = [ChatMessage("tool", "42", call_id=call.id, name=call.name) for call in first.calls]
+    messages = (*begun.messages, ChatMessage("assistant", first.text, first.calls), *results)
+    assert (await send_model_request(ChatRequest(model=model, messages=messages, tools=tools), deployment(provider.url))).text == "It is 42."
+    assert "rates.convert" not in str(provider.fake.requests) and "rates_convert_2" in str(provider.fake.requests[-1])
+
+
+@pytest.mark.parametrize("model", NAMES)
 async def test_tools_and_a_schema_go_together(provider: Provider, model: str) -> None:
     rules = [{"when": {"turn": 1}, "answer": {"calls": [{"name": "look", "args": {"q": "a"}}]}}, {"answer": {"json": BUG}}]
     provider.fake.tell(rules)

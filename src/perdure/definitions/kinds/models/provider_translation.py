@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,38 +25,61 @@ VALUE = "value"
 """Where the data stands if the schema is not one of an object, which is all that providers take."""
 
 
+NAME_CHARACTERS_MAX = 64
+_UNNAMEABLE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def provider_names(request: ChatRequest) -> dict[str, str]:
+    """The names under which a provider is given the tools of a request, by their own: providers take at most 64 of the characters A-Z, a-z, 0-9, _ and -.
+
+    Tools that are no longer offered and stand in the conversation are among them. Each has a name of its own, the same in every request with the same tools.
+    """
+    called = [call.name for message in request.messages for call in message.calls]
+    answered = [message.name for message in request.messages if message.role not in ("user", "assistant")]
+    found: dict[str, str] = {}
+    for name in dict.fromkeys((*(tool.name for tool in request.tools), *called, *answered)):
+        plain = _UNNAMEABLE.sub("_", name)[:NAME_CHARACTERS_MAX] or "_"
+        number, free = 1, plain
+        while free in found.values():
+            number += 1
+            free = f"{plain[: NAME_CHARACTERS_MAX - len(str(number)) - 1]}_{number}"
+        found[name] = free
+    return found
+
+
 def provider_messages(request: ChatRequest) -> list[ModelMessage]:
     """The conversation so far, the system's words first."""
     from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart
 
     found: list[ModelMessage] = []
+    names = provider_names(request)
     said: list[ModelRequestPart] = [SystemPromptPart(request.system)] if request.system else []
     for message in request.messages:
         if message.role != "assistant":
-            said.append(_part(message))
+            said.append(_part(message, names))
             continue
         if said:
             found.append(ModelRequest(parts=said))
             said = []
-        found.append(ModelResponse(parts=_answered(message)))
+        found.append(ModelResponse(parts=_answered(message, names)))
     if said:
         found.append(ModelRequest(parts=said))
     return found
 
 
-def _part(message: ChatMessage) -> ModelRequestPart:
+def _part(message: ChatMessage, names: Mapping[str, str]) -> ModelRequestPart:
     from pydantic_ai.messages import ToolReturnPart, UserPromptPart
 
     if message.role == "user":
         return UserPromptPart(message.text)
-    return ToolReturnPart(message.name, message.text, message.call_id, outcome="failed" if message.is_error else "success")
+    return ToolReturnPart(names[message.name], message.text, message.call_id, outcome="failed" if message.is_error else "success")
 
 
-def _answered(message: ChatMessage) -> list[ModelResponsePart]:
+def _answered(message: ChatMessage, names: Mapping[str, str]) -> list[ModelResponsePart]:
     from pydantic_ai.messages import TextPart, ToolCallPart
 
     parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
-    parts += [ToolCallPart(call.name, call.args, call.id) for call in message.calls]
+    parts += [ToolCallPart(names[call.name], call.args, call.id) for call in message.calls]
     return parts
 
 
@@ -65,7 +89,8 @@ def provider_parameters(request: ChatRequest, model: Model) -> ModelRequestParam
     from pydantic_ai.output import OutputObjectDefinition
     from pydantic_ai.tools import ToolDefinition
 
-    tools = [ToolDefinition(name=tool.name, description=tool.description, parameters_json_schema=tool.schema) for tool in request.tools]
+    names = provider_names(request)
+    tools = [ToolDefinition(name=names[tool.name], description=tool.description, parameters_json_schema=tool.schema) for tool in request.tools]
     if request.schema is None:
         return ModelRequestParameters(function_tools=tools)
     schema = object_schema_of(request.schema)
@@ -79,7 +104,7 @@ def provider_parameters(request: ChatRequest, model: Model) -> ModelRequestParam
 
 def _answering(request: ChatRequest) -> str:
     name = ANSWER
-    while any(tool.name == name for tool in request.tools):
+    while name in provider_names(request).values():
         name += "_"
     return name
 
@@ -139,10 +164,11 @@ def model_answer(response: ModelResponse, request: ChatRequest, price: ModelPric
 
 def _calls(parts: Sequence[Any], request: ChatRequest, is_cut: bool) -> tuple[ToolCall, ...]:
     found = list[ToolCall]()
+    own = {given: name for name, given in provider_names(request).items()}
     for part in parts:
         is_read, args = _decoded(part.args)
         if is_read and isinstance(args, dict):
-            found.append(ToolCall(part.tool_call_id, part.tool_name, args))
+            found.append(ToolCall(part.tool_call_id, own.get(part.tool_name, part.tool_name), args))
         elif not is_cut:  # the finish reason already tells that an answer was cut off
             raise ModelUnavailable(f"{request.model}: the model called {part.tool_name} with arguments that are not a JSON object: {str(part.args)[:200]}")
     return tuple(found)
