@@ -174,7 +174,8 @@ async def test_an_execution_is_paused_resumed_and_cancelled(shop: Shop, page: Pa
     await state(page, "cancelled").to_be_visible()
 
 
-async def test_an_execution_is_terminated(shop: Shop, page: Page) -> None:
+async def test_an_execution_is_terminated_from_a_telephone_whose_menu_scrolls(shop: Shop, page: Page) -> None:
+    await page.set_viewport_size({"width": NARROW[0], "height": NARROW[1] - 200})
     await opened(page, shop, await started(shop, "reminder", "reminder-terminated", {"customer": "c-1"}))
     await act(page, "Terminate")
     await confirm(page, "Terminate")
