@@ -83,3 +83,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"Mark these tests with @pytest.mark.slow if they also take over {SLOW_S:g} s on a quiet machine; `make quick` runs them:")
         for one in unmarked[:10]:
             terminalreporter.write_line(f"  {one.duration:.1f} s  {one.nodeid}")
+
+
+@pytest.fixture
+def clean_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No secret is in the environment: what serves in the process of the tests may have set one."""
+    for name in [name for name in os.environ if name.startswith("PERDURE_SECRET_")]:
+        monkeypatch.delenv(name)

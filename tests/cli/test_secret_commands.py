@@ -8,6 +8,8 @@ import pytest
 from perdure.stores.encryption import new_key
 from tests.cli.shell import Shell
 
+pytestmark = pytest.mark.usefixtures("clean_secrets")
+
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
 CANARY = "canary-of-the-commands"

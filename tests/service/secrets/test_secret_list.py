@@ -14,6 +14,8 @@ from perdure.service.store_access import StoreAccess
 from perdure.stores.encryption import new_key
 from perdure.stores.memory import MemoryStore
 
+pytestmark = pytest.mark.usefixtures("clean_secrets")
+
 pytest.importorskip("cryptography", reason="encryption needs the package cryptography: pip install 'perdure[crypto]'")
 
 VALUE = "canary-of-the-list"

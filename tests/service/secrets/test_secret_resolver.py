@@ -1,7 +1,6 @@
 """The chain: of the environment, files and the store the first that has a secret is meant, each tenant has its own, and what was found is not old."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -38,9 +37,8 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
+@pytest.mark.usefixtures("clean_secrets")
 async def test_the_environment_goes_before_files_and_these_before_the_store(store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("PERDURE_SECRET_")]:
-        monkeypatch.delenv(name)  # what serves in this process may have set it
     directory = tmp_path / "secrets"
     directory.mkdir()
     safe = VaultClient(store.vault, KEYS)
