@@ -56,7 +56,7 @@ async def test_everybody_learns_who_they_are_and_nobody_says_it(api: Api) -> Non
     api.caller = Caller("acme", "key:w", frozenset(("operator",)), queues=("mails",))
     found = (await api("GET", "/api/whoami")).json
     assert found.pop("operations") == [one.name for one in OPERATIONS if one.for_workers and one.role in ("operator", None)]
-    assert found == {"tenantName": "acme", "subject": "key:w", "roles": ["operator"], "groups": [], "queues": ["mails"], "expiresAt": None}
+    assert found == {"tenantName": "acme", "subject": "key:w", "roles": ["operator"], "groups": [], "queues": ["mails"], "expiresAt": None, "logsUrl": ""}
     assert (await api("GET", "/api/whoami?caller=key:root")).status == 422
 
 

@@ -166,6 +166,7 @@ ENVIRONMENT = {
     "PERDURE_LISTEN": "where the API of `perdure serve` answers",
     "PERDURE_NO_CONSOLE": "`serve` without the web console, if it is set to 1",
     "PERDURE_OIDC": "the file that describes the OpenID Connect issuer of `perdure serve`",
+    "PERDURE_LOGS_URL": "the template of the address at which the logs of an execution are read, for links of the console",
     "PERDURE_PUBLIC_URL": "the address at which people reach the API of `perdure serve`, for links; also of engines, for those in e-mails",
     "PERDURE_OIDC_CLIENT_SECRET": "the secret of `perdure serve` at that issuer",
     "PERDURE_RATE_LIMIT": "how many requests a second each caller of `perdure serve` may make",

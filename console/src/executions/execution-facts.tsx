@@ -13,6 +13,7 @@ import { DurationText, TimeText } from "@/parts/time-text";
 import { tellEveryone } from "@/shell/told";
 import { errorText } from "@/words/failures";
 import { type ExecutionRecord, nameOf } from "./execution-reads";
+import { LogsLink } from "./logs-link";
 import { shellWord } from "@/words/shell-word";
 import styles from "./execution-facts.module.css";
 
@@ -81,6 +82,7 @@ export function ExecutionTools({ record }: { record: ExecutionRecord }) {
       <CopyButton text={record.id} label={`Copy id ${record.id}`}>Copy id</CopyButton>
       <CopyButton text={location.href} label="Copy link to this view">Copy link</CopyButton>
       <CopyButton text={`perdure show ${shellWord(name)}`} label="Copy command that shows it">Copy command</CopyButton>
+      <LogsLink record={record} />
       <Download url={`${base}/export`} name={`${record.workflow}-${record.id}.perdure`}>Download log</Download>
       {record.definition && <Download url={`${base}/definition`} name={`${record.workflow}-${record.id}.definition.json`} read={definitionOf}>Download definition</Download>}
     </div>

@@ -18,6 +18,7 @@ import { Member, useFamily } from "./execution-family";
 import { type ExecutionRecord, type StepTrace, isReceiving, maySpawn, nameOf } from "./execution-reads";
 import { shellWord } from "@/words/shell-word";
 import { ChangedMark } from "./timeline-tab";
+import { LogsLink } from "./logs-link";
 import { modelUsage, usageText } from "./model-usage";
 import { PassageChoice } from "./passage-choice";
 import { StepConditions } from "./step-conditions";
@@ -149,6 +150,7 @@ function StepBody({ record, step, at, refusal, onAction }: { record: ExecutionRe
       {step.attempts.length > 0 && (
         <Part title={step.attempts.length === 1 ? "1 attempt" : `${step.attempts.length} attempts`}>
           <AttemptList attempts={step.attempts} />
+          <LogsLink record={record} step={step} />
         </Part>
       )}
       <StepConditions record={record} path={step.path} at={at} title={(shown) => <Part title="Conditions">{shown}</Part>} />

@@ -26,6 +26,7 @@ def app(
     origins: Sequence[str] = (),
     public_url: str = "",
     console: bool = True,
+    logs_url: str = "",
 ) -> ServiceApplication:
     """Returns the HTTP API as an ASGI application, to be mounted in FastAPI or Starlette: ``web.mount("/flows", perdure.api.app(shop))``.
 
@@ -39,6 +40,7 @@ def app(
     `secret` signs links of approvals and exports (default: `PERDURE_SIGNING_SECRET`). Each caller may send `rate_per_s` requests a second to this process
     (0: any number). Pages of the `origins` may use the API with a key; by default only those of the same origin. `public_url` is the address
     at which people reach what this is mounted in, for links of approvals. The web console is served below the same path, unless `console` is false.
+    It links to the logs of an execution by the template `logs_url`, such as ``https://logs.example.com/?q={workflow}/{id}``.
 
     Raises:
         BadValue: an option is invalid.
@@ -49,5 +51,5 @@ def app(
     from perdure.service.signing_secrets import environment_secrets
 
     secrets = environment_secrets() if secret is None else secret.encode()
-    settings = ServiceSettings(oidc, client_secret, secrets, rate_per_s, origins=tuple(origins), public_url=public_url, console=console)
+    settings = ServiceSettings(oidc, client_secret, secrets, rate_per_s, origins=tuple(origins), public_url=public_url, console=console, logs_url=logs_url)
     return ServiceApplication(source, settings, authenticate)

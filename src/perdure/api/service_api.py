@@ -13,6 +13,7 @@ from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.api_app import ApiApp, Authenticate
 from perdure.api.api_server import ApiServer
 from perdure.api.console_pages import ConsolePages
+from perdure.api.log_links import checked_logs_url
 from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
 from perdure.api.webhook_routes import WebhookRoutes
@@ -45,7 +46,7 @@ class ServiceSettings(NamedTuple):
     `active_limits` how many executions that people have started may be in progress.
 
     `origins` are those of pages elsewhere that may use the API, `root_path` is the path below which a proxy publishes it, and
-    `public_url` the address at which people reach it, for links. The
+    `public_url` the address at which people reach it, for links. `logs_url` is the template of the address at which its logs are read. The
     `observation` of the process is told of requests, and its metrics are shown; `roles` are the parts of the process. With `console`, the web page is served.
     """
 
@@ -60,6 +61,7 @@ class ServiceSettings(NamedTuple):
     observation: ProcessObservation = UNOBSERVED
     roles: tuple[str, ...] = ()
     console: bool = True
+    logs_url: str = ""
 
 
 DEFAULTS = ServiceSettings()
@@ -131,6 +133,7 @@ def _facts(settings: ServiceSettings) -> ServerDescription:
     """What a service says of itself: settings that people ask for, and of secrets only whether there are any."""
     shown: dict[str, Any] = {
         "publicUrl": settings.public_url,
+        "logsUrl": checked_logs_url(settings.logs_url),
         "rootPath": settings.root_path,
         "corsOrigins": list(settings.origins),
         "oidcIssuer": "" if settings.oidc is None else settings.oidc.issuer,

@@ -40,6 +40,7 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
 @click.option("--tls-cert", envvar="PERDURE_TLS_CERT", metavar="FILE", help="The certificate chain, in PEM: the API then answers over TLS alone.")
 @click.option("--tls-key", envvar="PERDURE_TLS_KEY", metavar="FILE", help="The private key of the certificate, in PEM.")
 @click.option("--public-url", default="", envvar="PERDURE_PUBLIC_URL", metavar="URL", help="The address at which people reach the API, for links of approvals.")
+@click.option("--logs-url", default="", envvar="PERDURE_LOGS_URL", metavar="TEMPLATE", help="Where logs are read, for links: https://logs.example.com/?q={id}.")
 @click.option("--root-path", default="", envvar="PERDURE_ROOT_PATH", metavar="PATH", help="The path below which a proxy publishes the API, such as /perdure.")
 @click.option("--forwarded-allow-ips", envvar="PERDURE_FORWARDED_ALLOW_IPS", metavar="IP,...", help="Proxies whose X-Forwarded-For and -Proto are believed.")
 @click.option(
@@ -176,6 +177,7 @@ def service_settings(given: dict[str, Any]) -> ServiceSettings:
         root_path=checked_root_path(given["root_path"]),
         public_url=checked_public_url(given["public_url"], "--public-url"),
         console=not given["no_console"],
+        logs_url=given["logs_url"],
     )
 
 

@@ -5,6 +5,7 @@ from perdure.service.access_keys import OVERLAP_S, CreatedKey, KeyDetails, KeyPa
 from perdure.service.audit import AuditFilter, AuditPage
 from perdure.service.callers import Caller, CallerDetails, caller_details
 from perdure.service.page_cursors import page_limit
+from perdure.service.server_description import NO_SERVER, ServerDescription
 from perdure.service.sessions import SessionPage
 from perdure.service.store_access import StoreAccess
 
@@ -84,8 +85,8 @@ async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:
     await sessions.revoke_session(access.store, tenant, id)
 
 
-async def whoami(access: StoreAccess, caller: Caller, allowed: tuple[str, ...] | None = None) -> CallerDetails:
+async def whoami(access: StoreAccess, caller: Caller, allowed: tuple[str, ...] | None = None, server: ServerDescription = NO_SERVER) -> CallerDetails:
     """Returns the caller as the service sees them: tenant, subject, roles, groups, queues, when the key, token or session ends, and the operations that they
-    may call, by their names.
+    may call, by their names; and the template of the address at which logs are read.
     """
-    return caller_details(caller, allowed)
+    return caller_details(caller, allowed, str(server.settings.get("logsUrl", "")))
