@@ -880,6 +880,36 @@ GUARDS = (
         suite("definitions/kinds/http/test_http_exchange.py", "what_breaks"),
     ),
     Guard(
+        "the secret of an auth profile goes to no server that the profile does not name",
+        "definitions.kinds.openapi.auth_profiles:auth_fields",
+        never("profile.hosts"),
+        suite("definitions/kinds/openapi/test_auth_profiles.py", "goes_to_no_server"),
+    ),
+    Guard(
+        "nothing outside of an OpenAPI document is read because of a reference",
+        "definitions.kinds.openapi.api_description:OpenapiDocument.target",
+        never("reference.startswith"),
+        suite("definitions/kinds/openapi/test_api_description.py", "refused_with_its_place"),
+    ),
+    Guard(
+        "no value of a parameter leads to another path",
+        "definitions.kinds.openapi.operation_request:_filled_path",
+        never("made != segment"),
+        suite("definitions/kinds/openapi/test_operation_request.py", "leads_to_another_path"),
+    ),
+    Guard(
+        "a value that does not fit the document is not sent",
+        "definitions.kinds.openapi.operation_request:operation_values",
+        Instead("param_problems(document, operation, params, is_final=True)", "()"),
+        suite("definitions/kinds/openapi/test_openapi_kind.py", "shows_is_told"),
+    ),
+    Guard(
+        "an operation that is not idempotent is not repeated after an interruption",
+        "definitions.kinds.openapi.openapi_kind:perform_operation",
+        never("info.interruptions"),
+        suite("definitions/kinds/openapi/test_openapi_kind.py", "kill_9"),
+    ),
+    Guard(
         "a sandbox has no environment",
         "definitions.kinds.sandbox.sandbox_process:_started",
         Instead("{}", "None"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
+
+import msgspec
 
 from perdure.code.context import Context
 from perdure.code.declarations import CodeWorkflow, checked_name
 from perdure.core.errors import BadValue
 from perdure.definitions.kinds.agents.agent_profile import REPAIRS, AgentProfile
-from perdure.definitions.kinds.agents.agent_task import AgentTask, Budget
+from perdure.definitions.kinds.agents.agent_task import AgentTask, ApiSource, Budget
 from perdure.definitions.kinds.agents.agent_tools import schema_of, tool_of
 from perdure.definitions.kinds.agents.agent_workflow import perform_agent_task
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
@@ -57,20 +59,22 @@ class Agent(Workflow[[AgentTask | str], R_co]):
     ) -> None:
         """Declares an agent.
 
-        `tools` are steps, functions, workflows written as code, agents, and names of Perdure's built-in tools and kinds. `output` is a type or a JSON Schema;
-        without one, the answer is text. Each use of a tool named in `approve` waits for an approval. An answer that does not fit `output` is corrected by the
-        model up to `repairs` times. `about` is the description that other agents see when this one is their tool.
+        `tools` are steps, functions, workflows written as code, agents, and names of Perdure's built-in tools and kinds; or operations of an API as
+        ``{"openapi": {"url": …}, "operations": […]}``. `output` is a type or a JSON Schema; without one, the answer is text. Each use of a tool named in
+        `approve` waits for an approval. An answer that does not fit `output` is corrected by the model up to `repairs` times. `about` is the description that
+        other agents see when this one is their tool.
 
         Raises:
             BadValue: an argument is invalid.
         """
-        given = [one for one in tools if not isinstance(one, str)]
+        given = [one for one in tools if not isinstance(one, str | Mapping)]
         workflows = {one.code.name: one for one in given if isinstance(one, Workflow)}
         is_type = output is not None and not isinstance(output, dict)
         self.profile = AgentProfile(
             checked_name(name, "agent"),
-            ToolContext({tool_of(one).name: one for one in given}, KindRegistry(deployment), workflows).find,
-            tuple(one if isinstance(one, str) else tool_of(one).name for one in tools),
+            ToolContext({tool_of(one).name: one for one in given}, KindRegistry(deployment), workflows, deployment).find,
+            tuple(one if isinstance(one, str) else tool_of(one).name for one in tools if not isinstance(one, Mapping)),
+            tuple(_operations(name, one) for one in tools if isinstance(one, Mapping)),
             model=model,
             instructions=instructions,
             schema=schema_of(output, f"the output of {name}") if is_type else output,  # type: ignore[arg-type]  # it is one of the two
@@ -100,10 +104,17 @@ def _workflow(profile: AgentProfile) -> CodeWorkflow:
     return CodeWorkflow(agent, profile.name)
 
 
+def _operations(name: str, given: Mapping[str, Any]) -> ApiSource:
+    try:
+        return msgspec.convert(given, ApiSource)
+    except msgspec.ValidationError as error:
+        raise BadValue(f"the tools of {name}", dict(given), f'operations of an API, {{"openapi": {{"url": …}}, "operations": […]}}: {error}') from None
+
+
 def _expect_sound(profile: AgentProfile) -> None:
     own = profile.own
     if len(set(own)) < len(own):
         raise BadValue(f"the tools of {profile.name}", own, "tools of different names")
     _ = profile.budget.wall_s, profile.tools(AgentTask())
-    for unknown in sorted(set(profile.approve) - set(own)):
+    for unknown in sorted(set(profile.approve) - set(own)) if not profile.apis else ():  # the names of operations are in their documents
         raise BadValue(f"approve of {profile.name}", unknown, f"a tool that it has: {', '.join(own) or 'none'}")

@@ -50,5 +50,5 @@ def definition_host(
         connections=None if kinds and "sql" in kinds else frozenset(connection_sources(deployment)),
     )
     graph = dataclasses.replace(graph, capabilities=engine_capabilities(graph, registry.ready()))
-    around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls})
+    around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls}, deployment)
     return graph, definition_agents(graph.agent, around, deployment, policy)

@@ -23,7 +23,7 @@ from perdure.definitions.graph.graph_workflow import DefinitionRelease, GraphWor
 from perdure.definitions.graph.ir import IR
 from perdure.definitions.graph.plan import plan_of_definition
 from perdure.definitions.graph.policy import NO_POLICY, Policy
-from perdure.definitions.graph.requirements import AGENT_VERBS, Requirement, engine_capabilities, requirements_of
+from perdure.definitions.graph.requirements import AGENT_VERBS, Requirement, engine_capabilities, named_tools, requirements_of
 from perdure.definitions.graph.step_kind import Kind
 from perdure.definitions.kinds import config_checks
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment, connection_sources
@@ -131,7 +131,7 @@ class Definition(Workflow[..., Any]):
             from perdure.definitions.kinds.agents.built_in_tools import ToolContext  # imported here because most definitions have no agents
 
             around = ToolContext(graph.tools, graph.kinds, {})
-            found += [Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if around.find(name) is None]
+            found += [Requirement("tool", name, node.id) for node in agents for name in named_tools(node.config) if around.find(name) is None]
         return found
 
     async def _run(self, verb: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -242,7 +242,7 @@ def _agents(graph: GraphWorkflow, deployment: Deployment, calls: Sequence[Workfl
     from perdure.definitions.kinds.agents.agent_workflow import definition_agents  # imported here because most definitions have no agents
     from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 
-    around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls if not isinstance(one, Definition)})
+    around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls if not isinstance(one, Definition)}, deployment)
     return Workflow(definition_agents(graph.agent, around, deployment, graph.policy), lambda: calls)
 
 

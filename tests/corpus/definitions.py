@@ -108,7 +108,7 @@ def stand_in(config: Any = None, input: Any = None, env: Any = None) -> Any:
     return config if input is None else input
 
 
-KINDS = dict.fromkeys(("ts", "python", "bash", "http", "sql", "file", "llm", "pipeline", "agent", "agent_message"), stand_in)
+KINDS = dict.fromkeys(("ts", "python", "bash", "http", "openapi", "sql", "file", "llm", "pipeline", "agent", "agent_message"), stand_in)
 AGENTS = ("agent", "agent_message")
 
 

@@ -114,6 +114,22 @@ def test_what_comes_after_a_node_that_runs_once_per_token_does_so_too() -> None:
             {"type": "http", "config": {"url": "api.flights.com/search", "method": "POST", "params": {"origin": "NYC"}, "headers": {"X": "@1"}}},
             {"http": {"url": "https://api.flights.com/search", "method": "POST", "query": {"origin": "NYC"}, "headers": {"X": "@@1"}}},
         ),
+        (
+            {
+                "config": {
+                    "action": "openapi_action",
+                    "openapi_url": "api.weather.com/openapi.json",
+                    "operation_id": "getWeather",
+                    "params": {"city": "$inputs.x"},
+                }
+            },
+            {"openapi": {"url": "https://api.weather.com/openapi.json", "operation": "getWeather", "params": {"city": "@input.x"}}},
+        ),
+        (
+            {"type": "openapi_action", "config": {"openapi_url": "https://x.example", "operation_id": "getWeather", "auth_profile": "weatherapi"}},
+            {"openapi": {"url": "https://x.example", "operation": "getWeather", "auth": "weatherapi"}},
+        ),
+        ({"type": "openapi_action", "config": {"city": "Rome"}}, {"task": {"type": "openapi_action"}, "with": {"city": "Rome"}}),
         ({"type": "http", "config": {"city": "Rome"}}, {"task": {"type": "http"}, "with": {"city": "Rome"}}),
         ({"retry": 4, "limits": {"deadline_s": 9}}, {"tool": "b", "with": "@a", "retry": {"max": 4}, "timeout": 9}),
         (
@@ -260,6 +276,11 @@ def test_nothing_comes_behind_a_migration() -> None:
         {"id": "b", "type": "migration", "config": {"to_version": "2.0"}},
         {"id": "b", "type": "migration", "config": {"from_version": "1.0", "to_version": "2.0", "transform": "def main(input):\n    return input"}},
         {"id": "b", "type": "http", "config": {"url": "https://a.example", "params": {"q": "$nodes.a.x"}, "headers": {"X": "@1"}}},
+        {
+            "id": "b",
+            "type": "openapi_action",
+            "config": {"openapi_url": "https://x.example", "operation_id": "getWeather", "params": {"q": "$nodes.a.x"}, "auth_profile": "weatherapi"},
+        },
         {"id": "b", "type": "http", "config": {"url": "https://a.example"}, "loop": {"condition": CEL, "max_iterations": 2}},
     ],
 )

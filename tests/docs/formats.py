@@ -206,6 +206,7 @@ ENVIRONMENT = {
     "PERDURE_SECRETS_KEY": "opens the vault of secrets",
     "PERDURE_SECRETS_KEY_FILE": "the file with the key that opens the vault of secrets",
     "PERDURE_SECRETS_PATH": "the directory with secrets, a file each",
+    "PERDURE_AUTH_PROFILE_": "followed by the name of an auth profile: how requests of `openapi` steps are authorized, as JSON",
     "PERDURE_CONNECTION_": "followed by the name of a connection: the URL of its database, for `sql` steps",
     "PERDURE_SECRET_": "followed by the name of a secret: its value",
     "PERDURE_TASK": "set for programs that perform a task: the task as JSON",

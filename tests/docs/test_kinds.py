@@ -29,14 +29,31 @@ SAID = """
 """
 
 
+PETS = {
+    "openapi": "3.1.0",
+    "servers": [{"url": "/"}],
+    "paths": {
+        "/pets": {"get": {"operationId": "listPets", "parameters": [{"name": name, "in": "query", "schema": {}} for name in ("kind", "limit")]}},
+        "/pets/{id}/adoptions": {
+            "parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}],
+            "post": {"requestBody": {"content": {"application/json": {}}}},
+        },
+    },
+}
+
+
 class ExampleServer(BaseHTTPRequestHandler):
-    """What the example of `http` asks."""
+    """What the examples of `http` and `openapi` ask."""
 
     def do_GET(self) -> None:
-        self._say({"id": "o1"})
+        said: dict[str, Any] = {"/openapi.json": PETS, "/pets?kind=cat&limit=1": [{"id": 7, "name": "Tom"}]}
+        self._say(said.get(self.path, {"id": "o1"}))
 
     def do_POST(self) -> None:
         given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/pets/7/adoptions":
+            self._say({"id": "a-1"} if given == {"by": "ada"} else {})
+            return
         ok = given == {"order": "o1", "cents": 500} and self.headers["Authorization"] == "Bearer shop-token" and self.headers["Idempotency-Key"]
         self._say({"id": "ch_1"} if ok else {})
 
@@ -71,7 +88,7 @@ def test_there_is_a_page_of_each_kind_and_no_other() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("http", "sql", "task")])
+@pytest.mark.parametrize("name", [name for name in SHOWN if name not in ("http", "openapi", "sql", "task")])
 def test_an_example_comes_to_what_its_page_states(name: str, tmp_path: Path) -> None:
     (tmp_path / "script.yaml").write_text(SAID)
     (tmp_path / "files").mkdir()
@@ -89,6 +106,12 @@ def test_the_example_of_requests_comes_to_what_its_page_states(shop: str, tmp_pa
     deployment = Deployment(allowed=Allowed(http=("127.0.0.1",)))
     made = Definition.of(SHOWN["http"].example, deployment=deployment, secrets={"SHOP_TOKEN": "shop-token"})
     assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(order="o1", cents=500, shop=shop) == GIVES["http"]
+
+
+@pytest.mark.slow
+def test_the_example_of_operations_comes_to_what_its_page_states(shop: str, tmp_path: Path) -> None:
+    made = Definition.of(SHOWN["openapi"].example, deployment=Deployment(allowed=Allowed(http=("127.0.0.1",))))
+    assert made.with_(db=f"sqlite:///{tmp_path}/p.db").run(kind="cat", api=shop) == GIVES["openapi"]
 
 
 @pytest.mark.slow

@@ -94,7 +94,8 @@ claim   where
 117     kinds/agents/test_agent_patches: test_the_execution_goes_on_by_what_its_agent_adds, test_a_definition_is_only_proposed;
         the patch of the seed: test_a_node_that_the_patch_of_the_seed_puts_behind_one_that_is_done_runs_at_once below
 118     kinds/agents/test_built_in_tools: test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
-119     later: tools that come of descriptions of OpenAPI, with those of MCP servers
+119     kinds/agents/test_api_tools: test_openapi_action_calls_any_operation_as_the_seed_writes_it;
+        as a node: dialects/test_token_graph: test_a_node_is_a_verb_with_its_input
 120     kinds/agents/test_built_in_tools: test_work_is_delegated_to_another_agent_by_its_name, test_the_interpreter_is_the_sandboxed_python
 121     what an agent came to is the result of its execution: graph/test_agent_verbs: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer;
         kinds/agents/test_agent_workflow: test_every_request_holds_all_that_was_said_and_the_log_what_is_new

@@ -143,7 +143,10 @@ class StepControl:
 
 
 class StepInfo(msgspec.Struct, frozen=True, gc=False):
-    """The information about a step that it can read: its execution and path, the number of the attempt (interrupted ones included), and its timeout."""
+    """The information about a step that it can read: its execution and path, the number of the attempt (interrupted ones included), and its timeout.
+
+    `interruptions` is how many attempts directly before this one were lost with their process, so that it is not known how far they came.
+    """
 
     execution: Key
     path: Path
@@ -152,6 +155,7 @@ class StepInfo(msgspec.Struct, frozen=True, gc=False):
     life: StepControl | None = None
     timeout_s: float | None = None
     carried: Carried = ()
+    interruptions: int = 0
 
     @property
     def key(self) -> str:

@@ -30,8 +30,9 @@ from perdure.runtime.step_runner import (
 )
 from perdure.stores.protocol import TransactionGuard
 
-Call = tuple[Any, CallOperation, Value, Carried]
-"""What an attempt performs: the function, its operation, the progress of the attempt before, and what the execution carries."""
+Call = tuple[Any, CallOperation, Value, Carried, int]
+"""What an attempt performs: the function, its operation, the progress of the attempt before, what the execution carries, and how many attempts directly before
+were interrupted."""
 
 
 def act_on_events(engine: EngineServices, resident: ResidentExecution, events: Iterable[e.Event]) -> None:
@@ -133,7 +134,7 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
     if fn is not None and isinstance(op, CallOperation):
         end_attempt(resident, path)
         resident.in_flight[path] = running = InFlightAttempt(attempt)
-        call = (fn, op, pending.progress, execution.carried)
+        call = (fn, op, pending.progress, execution.carried, pending.interruptions)
         if is_transactional(fn) and engine.perform is run_step:
             running.task = engine.spawn(_run_transactional_attempt(engine, resident, path, running, call))
         elif isinstance(fn, Step) and fn.form is not None and engine.perform is run_step:
@@ -155,14 +156,14 @@ async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path
         await asyncio.sleep(0)
     if not is_wanted():
         return
-    (fn, op, reported, carried), attempt = call, running.attempt
+    (fn, op, reported, carried, interruptions), attempt = call, running.attempt
     running.task = me = asyncio.current_task()
     heartbeats = HeartbeatThrottle(lambda said: engine.deliver(resident, messages.ProgressMessage(path, attempt, said)))
     control = running.attach_control(StepControl(heartbeats.beat, op.secrets, _secret_finder(engine, resident)))
     if op.timeout_s is not None or op.heartbeat_s is not None:
         control.began_s = asyncio.get_running_loop().time()
         resident.step_controls[path] = control
-    info = StepInfo(resident.key, path, attempt, reported, control, op.timeout_s, carried)
+    info = StepInfo(resident.key, path, attempt, reported, control, op.timeout_s, carried, interruptions)
     observed, outcome = None if engine.observer is None else engine.observer.begin_attempt(info, op.target, ""), None
     try:
         trying = engine.perform(fn, op.args, info, engine.payloads, engine.threads, busy)
@@ -191,7 +192,7 @@ def _secret_finder(engine: EngineServices, resident: ResidentExecution) -> Secre
 
 async def _run_attempt_in_its_form(engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: Call) -> None:
     """Runs a step that may be transactional, as one if that applies to its arguments."""
-    fn, op, _, carried = call
+    fn, op, _, carried, _ = call
     life = StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident))
     info = StepInfo(resident.key, path, running.attempt, life=life, carried=carried)
     step = await form_of_attempt(fn, op.args, info, engine.payloads)
@@ -209,7 +210,7 @@ async def _run_transactional_attempt(engine: EngineServices, resident: ResidentE
         await asyncio.sleep(0.0005)
     if not is_wanted():
         return
-    (fn, op, _, carried), attempt = call, running.attempt
+    (fn, op, _, carried, _), attempt = call, running.attempt
     life = StepControl(lambda _: None, op.secrets, _secret_finder(engine, resident))
     info = StepInfo(resident.key, path, attempt, life=life, timeout_s=op.timeout_s, carried=carried)
     guard = TransactionGuard(key=resident.key, holder=engine.holder, epoch=engine.epoch, answer=messages.attempt_answer_key(path, attempt))

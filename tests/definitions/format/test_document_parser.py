@@ -78,7 +78,7 @@ def test_everything_has_its_place_in_the_text(text: str, language: str) -> None:
         ("<<: {a: 1}", "merge_key", "line 1, column 1: '<<' belongs to YAML 1.1"),
         ("a: &a [*a]", "bad_alias", "line 1, column 8: '*a' is inside of the value that it names"),
         ("a: *b", "bad_alias", "line 1, column 4: there is no '&b' before '*b'"),
-        ("a: 1\n---\nb: 1", "several_documents", "line 2, column 1: a definition is one YAML document"),
+        ("a: 1\n---\nb: 1", "several_documents", "line 2, column 1: the definition is one YAML document"),
         ("a:\n\tb: 1", "not_yaml", "line 2, column 1: YAML does not allow a tab here; indent with spaces"),
         ("a: b: c", "not_yaml", "line 1, column 5: an unquoted text contains ': '"),
         ('a: "b', "not_yaml", "line 1, column 6: found unexpected end of stream; close what was opened before"),

@@ -44,6 +44,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "python": {"python": "def main(input):\n    return 1"},
     "bash": {"bash": "true"},
     "http": {"http": "https://x.example"},
+    "openapi": {"openapi": {"url": "https://x.example", "operation": "GET /pets"}},
     "sql": {"sql": {"connection": "shop", "query": "SELECT 1"}},
     "file": {"file": "a.txt"},
     "call": {"call": "child"},
@@ -213,7 +214,7 @@ _OF_THE_TEXT = re.compile(r"Blob\(sha256='[0-9a-f]+', size_bytes=\d+\)")
 
 def log_of(document: dict[str, Any], approves: bool = True) -> str:
     """All that a run of a definition does, as its log has it: who waits for a person, a message or a worker is given it."""
-    kinds = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "sql", "file", "llm", "pipeline")}
+    kinds = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "openapi", "sql", "file", "llm", "pipeline")}
     called = Definition.of(CHILD, tools={"SAY": say})
     definition = Definition.of(document, tools={"SAY": say}, kinds=kinds, calls=[called], deployment=deployed(default=ModelScript("answer", "again")))
     with World() as world:

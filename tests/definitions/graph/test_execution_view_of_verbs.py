@@ -17,7 +17,7 @@ from tests.definitions.graph.semantics.table import folded
 from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 from tests.proof.definitions.log_checks import problems
 
-KINDS = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "sql", "file", "llm", "pipeline", "of_its_own")}
+KINDS = {kind: lambda config, input, env=None: {"n": 1} for kind in ("ts", "python", "bash", "http", "openapi", "sql", "file", "llm", "pipeline", "of_its_own")}
 MORE: dict[str, dict[str, Any]] = {
     "own": {"task": "of_its_own"},
     "transform": {"set": {"x": 1}, "transform": {"ts": "export default () => 1"}},

@@ -31,6 +31,7 @@ DOING: dict[str, Any] = {
     "POST that may not be repeated": {"http": {"url": "@{input.url}/post", "method": "POST", "json": 1}},
     "POST without a key": {"http": {"url": "@{input.url}/keyless", "method": "POST", "json": 1, "idempotency_key": False}},
     "POST that may be": {"http": {"url": "@{input.url}/charge", "method": "POST", "json": 1}, "idempotent": True},
+    "operation that may not be repeated": {"openapi": {"url": "@{input.url}/openapi.json", "operation": "charge"}},
     "PUT": {"http": {"url": "@{input.url}/put", "method": "PUT", "json": 1}},
     "GET": {"http": {"url": "@{input.url}/get"}},
 }

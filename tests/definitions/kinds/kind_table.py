@@ -54,7 +54,13 @@ class KindEnvironment:
     def served_by(self, server: MisbehavingServer) -> "KindEnvironment":
         """Have a server answer what steps ask here."""
         self.server = server
-        for path, answer in (("/echo", echoed), ("/broken", self._until_mended), ("/slow", silent), ("/v1/chat/completions", self._completed)):
+        for path, answer in (
+            ("/echo", echoed),
+            ("/broken", self._until_mended),
+            ("/slow", silent),
+            ("/openapi.json", described_api),
+            ("/v1/chat/completions", self._completed),
+        ):
             server.on(path, answer)
         return self
 
@@ -172,6 +178,29 @@ def http(path: str, **more: Any) -> Callable[[KindEnvironment], Step]:
     return lambda place: {"http": {"url": f"{place.url}{path}", **more}}
 
 
+def described(operation: str, **params: Any) -> Callable[[KindEnvironment], Step]:
+    """A step that calls an operation of the API that the server describes."""
+    return lambda place: {"openapi": {"url": f"{place.url}/openapi.json", "operation": operation, "params": params}}
+
+
+API = {
+    "openapi": "3.1.0",
+    "servers": [{"url": "/"}],
+    "paths": {
+        "/echo": {"post": {"requestBody": {"required": True, "content": {"application/json": {}}}}},
+        "/broken": {"get": {"operationId": "getBroken"}},
+        "/slow": {"get": {"operationId": "getSlow"}},
+        "/openapi-charge": {"post": {"operationId": "charge"}},
+    },
+}
+"""What the server describes."""
+
+
+async def described_api(wire: Wire) -> None:
+    """Answer the document of the API."""
+    await wire.raw(json_reply(json.dumps(API)))
+
+
 def piped(path: str) -> Callable[[KindEnvironment], Step]:
     """A pipeline that asks for its rows."""
     return lambda place: {"pipeline": [{"http_request": f"{place.url}{path}"}]}
@@ -203,6 +232,15 @@ KINDS: dict[str, KindRow] = {
             lambda result: result["body"]["value"],
             repeats=False,
             refused=("", 5, {}, {"url": "ftp://x"}, {"url": "http://a:b@x/"}, {"url": "http://x", "method": "BREW"}),
+        ),
+        KindRow(
+            "openapi",
+            described("POST /echo", body={"value": "@input.value"}),
+            described("getBroken"),
+            described("getSlow"),
+            lambda result: result["body"]["value"],
+            repeats=False,
+            refused=("", 5, {}, {"url": "http://x"}, {"url": "ftp://x", "operation": "y"}, {"url": "http://x", "operation": "y", "params": 5}),
         ),
         KindRow(
             "sql",

@@ -74,6 +74,7 @@ PEERS: dict[str, Callable[[Wire], Awaitable[None]]] = {
 
 ASKING: dict[str, Callable[[KindEnvironment], Step]] = {
     "http": lambda place: {"http": f"{place.url}/peer"},
+    "openapi": lambda place: {"openapi": {"url": f"{place.url}/peer", "operation": "x"}},
     "pipeline": lambda place: {"pipeline": [{"http_request": f"{place.url}/peer"}]},
     "llm": lambda place: {"llm": "x"},
     "agent": lambda place: {"agent": "x"},

@@ -26,7 +26,7 @@ STEP = 7
 """How many commits are passed over where not all are tried: no divisor of what repeats."""
 
 ONCE = {name for name in DOING if "may not" in name or "without" in name}
-WRITES = ("/post", "/keyless", "/charge", "/put")
+WRITES = ("/post", "/keyless", "/charge", "/put", "/openapi-charge")
 
 
 class KilledEngines:
@@ -82,12 +82,16 @@ class KilledEngines:
         asked: dict[str, list[str]] = {}
         for seen in self.server.seen:
             asked.setdefault(seen.path, []).append(seen.headers.get("idempotency-key", ""))
-        for path in ("/post", "/keyless"):
+        for path in ("/post", "/keyless", "/openapi-charge"):
             assert len(asked.get(path, [])) <= 1, (where, path)
         for path in ("/charge", "/put"):
             assert len(set(asked[path])) == 1 and asked[path][0], (where, path, asked[path])
         assert set(asked.get("/keyless", [""])) == {""} and 1 <= len(asked["/get"]) <= 2
-        for name, path in (("POST that may not be repeated", "/post"), ("POST without a key", "/keyless")):
+        for name, path in (
+            ("POST that may not be repeated", "/post"),
+            ("POST without a key", "/keyless"),
+            ("operation that may not be repeated", "/openapi-charge"),
+        ):
             assert isinstance(ends[name], str) or len(asked[path]) == 1, (where, name)
 
 

@@ -23,6 +23,7 @@ export const VERBS: readonly Verb[] = [
   verb("tool", "Tool", "Work", "a tool, or a registered step", ""),
   verb("call", "Function or workflow", "Work", "a function, or another workflow", ""),
   verb("http", "HTTP request", "Work", "a request", { url: "" }),
+  verb("openapi", "Operation of an API", "Work", "an operation of an API that an OpenAPI document describes", { url: "", operation: "" }),
   verb("bash", "Shell command", "Work", "a shell command", ""),
   verb("python", "Python", "Work", "a function in Python, in a sandbox", PYTHON),
   verb("ts", "TypeScript", "Work", "a function in TypeScript, in a sandbox", TYPESCRIPT),

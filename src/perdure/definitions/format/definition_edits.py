@@ -27,7 +27,7 @@ from perdure.definitions.format import model
 from perdure.definitions.format.canonical_form import canonical_document, canonical_value, normalized_copy
 from perdure.definitions.format.definition_findings import closest_name, error_finding, joined_pointer, pointer_parts, value_at_pointer
 from perdure.definitions.format.dialect_rules import document_rules
-from perdure.definitions.format.document_parser import VALUES_MAX, plain_data_finding
+from perdure.definitions.format.document_parser import DEFINITION_BOUNDS, plain_data_finding
 from perdure.definitions.format.model import ID_PATTERN
 from perdure.definitions.format.shape_check import ExpressionSite, ShapeCheck
 from perdure.definitions.format.shapes import ConditionShape, IdShape, SchemaShape, ValueShape
@@ -176,8 +176,8 @@ def patch_document(document: Any, patch: Any) -> Any:
     operations = _operations(patch)
     found = _copy(document)
     for number, operation in enumerate(operations):
-        if operation.get("op") == "copy" and _size(found) > VALUES_MAX // 2:
-            _refuse(number, operation, f"the document would hold more than {VALUES_MAX:,} values")
+        if operation.get("op") == "copy" and _size(found) > DEFINITION_BOUNDS.values_max // 2:
+            _refuse(number, operation, f"the document would hold more than {DEFINITION_BOUNDS.values_max:,} values")
         try:
             found = JsonPatch([operation]).apply(found, in_place=True)
         except (JsonPatchException, JsonPointerException, TypeError, ValueError, KeyError, IndexError, AttributeError) as problem:

@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,21 @@ from perdure.definitions.format.definition_findings import DefinitionFinding, er
 
 TextPosition = tuple[int, int]
 """A line and a column, both from 1."""
+
+DEPTH_MAX = 100
+
+
+class TextBounds(NamedTuple):
+    """The bounds of a text, and what findings call it. So many scalars of YAML as a definition may have take about five seconds to read, in JSON a hundredth
+    of that."""
+
+    what: str
+    bytes_max: int
+    values_max: int
+    yaml_scalars_max: int
+
+
+DEFINITION_BOUNDS = TextBounds("the definition", 4 * 1024 * 1024, 250_000, 50_000)
 
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
@@ -104,16 +119,16 @@ class YamlRefused(Exception):
         self.finding = finding
 
 
-def read_yaml(text: str) -> tuple[Any, dict[str, TextPosition], tuple[DefinitionFinding, ...]]:
+def read_yaml(text: str, bounds: TextBounds = DEFINITION_BOUNDS) -> tuple[Any, dict[str, TextPosition], tuple[DefinitionFinding, ...]]:
     """Returns the document, the position of everything in it, and the findings if it can't be read."""
-    reader = _YamlReader()
+    reader = _YamlReader(bounds)
     try:
         for event in yaml_events(text):
             reader.take(event)
     except YamlRefused as refused:
         return None, {}, (refused.finding,)
     except RecursionError:
-        return None, {}, (DefinitionFinding("too_deep", "error", "", f"the definition is nested more than {DEPTH_MAX} deep"),)
+        return None, {}, (DefinitionFinding("too_deep", "error", "", f"{bounds.what} is nested more than {DEPTH_MAX} deep"),)
     if reader.repeated:
         return None, {}, tuple(reader.repeated)
     return reader.document, reader.spots, ()
@@ -139,10 +154,6 @@ def yaml_events(text: str) -> Iterator[Any]:
         raise YamlRefused(DefinitionFinding("not_yaml", "error", "", f"this is not YAML: {why}; write the document as YAML 1.2 or JSON")) from problem
 
 
-SCALARS_MAX = 50_000
-"""The most scalars of a YAML text. So many take about five seconds to read; in JSON a hundredth of that."""
-
-
 class _YamlFrame(msgspec.Struct):
     """A mapping or list that is being read. `name` is the field whose value comes next."""
 
@@ -157,7 +168,8 @@ class _YamlFrame(msgspec.Struct):
 class _YamlReader:
     """Builds the document from events."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: TextBounds) -> None:
+        self._bounds = bounds
         self.document: Any = None
         self.spots: dict[str, TextPosition] = {}
         self.repeated: list[DefinitionFinding] = []
@@ -171,11 +183,11 @@ class _YamlReader:
             case "DocumentStartEvent":
                 self._documents += 1
                 if self._documents > 1:
-                    raise _yaml_refusal("several_documents", spot, "a definition is one YAML document; put what follows '---' into a file of its own")
+                    raise _yaml_refusal("several_documents", spot, f"{self._bounds.what} is one YAML document; put what follows '---' into a file of its own")
             case "ScalarEvent":
                 self._count += 1
-                if self._count > SCALARS_MAX:
-                    what = f"the definition has more than {SCALARS_MAX:,} names and values, which is slow to read in YAML"
+                if self._count > self._bounds.yaml_scalars_max:
+                    what = f"{self._bounds.what} has more than {self._bounds.yaml_scalars_max:,} names and values, which is slow to read in YAML"
                     raise _yaml_refusal("too_large", spot, f"{what}; write it as JSON, or pass large values as input")
                 self._scalar(event, spot)
             case "AliasEvent":
@@ -194,7 +206,7 @@ class _YamlReader:
             raise _tagged(tag, spot)
         pointer = self._arrive(spot, scalar=False)
         if len(self._frames) >= DEPTH_MAX:
-            raise _yaml_refusal("too_deep", spot, f"the definition is nested more than {DEPTH_MAX} deep here")
+            raise _yaml_refusal("too_deep", spot, f"{self._bounds.what} is nested more than {DEPTH_MAX} deep here")
         if event.anchor:
             self._anchors[event.anchor] = None
         value: Any = {} if type(event).__name__ == "MappingStartEvent" else []
@@ -331,9 +343,6 @@ def _token(rest: str) -> str:
     return rest.rstrip().replace('"', '\\"')
 
 
-BYTES_MAX = 4 * 1024 * 1024
-DEPTH_MAX = 100
-VALUES_MAX = 250_000
 INTEGERS = range(-(2**63), 2**64)
 
 TextLanguage = Literal["json", "yaml", "data"]
@@ -354,36 +363,34 @@ class ParsedDocument(msgspec.Struct, frozen=True, dict=True):
         return json_positions(self.text)[0] if self.language == "json" else self.yaml_spots
 
 
-def parse_document(received: str | bytes | Any) -> ParsedDocument:
-    """Parses text or UTF-8 as JSON if it looks like JSON, and as YAML otherwise; plain data is only checked."""
+def parse_document(received: str | bytes | Any, bounds: TextBounds = DEFINITION_BOUNDS) -> ParsedDocument:
+    """Parses text or UTF-8 as JSON if it looks like JSON, and as YAML otherwise; plain data is only checked. `bounds` are those of the text."""
     if isinstance(received, bytes | bytearray | memoryview):
         try:
             received = bytes(received).decode("utf-8")
         except UnicodeDecodeError as mistake:
             return _refused_text("yaml", error_finding("not_text", "", f"byte {mistake.start} is not UTF-8; save the file as UTF-8"))
     if not isinstance(received, str):
-        problem = plain_data_finding(received)
+        problem = plain_data_finding(received, bounds)
         return _refused_text("data", problem) if problem else ParsedDocument(received, "data")
-    if len(received) > BYTES_MAX or len(received.encode("utf-8", "surrogatepass")) > BYTES_MAX:
-        return _refused_text(
-            "yaml",
-            error_finding("too_large", "", f"the definition is larger than {BYTES_MAX // 1024**2} MiB; keep large values elsewhere and pass their names"),
-        )
+    if len(received) > bounds.bytes_max or len(received.encode("utf-8", "surrogatepass")) > bounds.bytes_max:
+        size = f"{bounds.bytes_max:,} bytes" if bounds.bytes_max % 1024**2 else f"{bounds.bytes_max // 1024**2} MiB"
+        return _refused_text("yaml", error_finding("too_large", "", f"{bounds.what} is larger than {size}; keep large values elsewhere and pass their names"))
     text = received.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
-        found = _json(text)
+        found = _json(text, bounds)
         if not found.findings or found.findings[0].code != "not_json":
             return found
-        other = _yaml(text)
+        other = _yaml(text, bounds)
         return found if other.findings and _looks_like_json(text) else other
-    return _yaml(text)
+    return _yaml(text, bounds)
 
 
 _ParentChain = tuple["_ParentChain", Any] | None
 """A location in a document: that of its parent, and the name or number in it; None is the document."""
 
 
-def plain_data_finding(document: Any) -> DefinitionFinding | None:
+def plain_data_finding(document: Any, bounds: TextBounds = DEFINITION_BOUNDS) -> DefinitionFinding | None:
     """Returns the finding that `document` is not plain data within the bounds; None if it is."""
     count, waiting = 1, list[tuple[_ParentChain, Any, int]]([(None, document, 1)])
     if type(document) is not dict and type(document) is not list and (why := _unfit_scalar(document)):
@@ -393,11 +400,11 @@ def plain_data_finding(document: Any) -> DefinitionFinding | None:
         if type(value) is not dict and type(value) is not list:
             continue
         if depth > DEPTH_MAX:
-            return error_finding("too_deep", _pointer(where), f"the definition is nested more than {DEPTH_MAX} deep")
+            return error_finding("too_deep", _pointer(where), f"{bounds.what} is nested more than {DEPTH_MAX} deep")
         count += len(value)
-        if count > VALUES_MAX:
+        if count > bounds.values_max:
             return error_finding(
-                "too_large", _pointer(where), f"the definition holds more than {VALUES_MAX:,} values; keep large values elsewhere and pass their names"
+                "too_large", _pointer(where), f"{bounds.what} holds more than {bounds.values_max:,} values; keep large values elsewhere and pass their names"
             )
         for key, item in value.items() if type(value) is dict else enumerate(value):
             if type(value) is dict and (why := _unfit_key(key)):
@@ -449,7 +456,7 @@ def _refused_text(language: TextLanguage, *findings: DefinitionFinding) -> Parse
     return ParsedDocument(None, language, findings=findings)
 
 
-def _json(text: str) -> ParsedDocument:
+def _json(text: str, bounds: TextBounds) -> ParsedDocument:
     repeated = False
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -464,10 +471,10 @@ def _json(text: str) -> ParsedDocument:
         where = f"line {problem.lineno}, column {problem.colno}"
         return _refused_text("json", DefinitionFinding("not_json", "error", "", f"{where}: this is not JSON: {problem.msg}", problem.lineno, problem.colno))
     except RecursionError:
-        return _refused_text("json", error_finding("too_deep", "", f"the definition is nested more than {DEPTH_MAX} deep"))
+        return _refused_text("json", error_finding("too_deep", "", f"{bounds.what} is nested more than {DEPTH_MAX} deep"))
     except ValueError:
         return _refused_text("json", error_finding("not_plain", "", "a whole number takes 64 bits at most; write it as text"))
-    problem_found = plain_data_finding(document)
+    problem_found = plain_data_finding(document, bounds)
     if problem_found:
         line, column = json_positions(text)[0].get(problem_found.pointer, (0, 0)) if problem_found.pointer else (0, 0)
         return _refused_text("json", msgspec.structs.replace(problem_found, line=line, column=column))
@@ -476,10 +483,10 @@ def _json(text: str) -> ParsedDocument:
     return ParsedDocument(document, "json", text)
 
 
-def _yaml(text: str) -> ParsedDocument:
+def _yaml(text: str, bounds: TextBounds) -> ParsedDocument:
 
-    document, positions, findings = read_yaml(text)
-    if not findings and (problem := plain_data_finding(document)):
+    document, positions, findings = read_yaml(text, bounds)
+    if not findings and (problem := plain_data_finding(document, bounds)):
         line, column = positions.get(problem.pointer, (0, 0))
         findings = (msgspec.structs.replace(problem, line=line, column=column),)
     return _refused_text("yaml", *findings) if findings else ParsedDocument(document, "yaml", text, positions)

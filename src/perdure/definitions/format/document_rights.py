@@ -23,8 +23,11 @@ _OF_DOCUMENT: tuple[Right, ...] = ("allow", "triggers", "limits")
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/?#\s]*)")
 _COMMANDS = frozenset(verb.name for verb in VERBS if verb.right == "commands")
-_REQUESTS = frozenset(("http_request", "execute_pipeline", *(verb.name for verb in VERBS if verb.right == "requests")))
+_REQUESTS = frozenset(("http_request", "execute_pipeline", "openapi_action", *(verb.name for verb in VERBS if verb.right == "requests")))
 """The names by which a step or an agent runs commands, and by which a step, a pipeline or an agent makes requests."""
+
+_DESCRIBED = frozenset(verb.name for verb in VERBS if verb.is_described)
+"""The names by which a step, an undo or an agent calls operations of APIs, whose documents say where requests go."""
 
 _NAMES_ONLY = frozenset(("id", "name", "description", "ui", "next"))
 """Fields of a step that say nothing of what it does."""
@@ -53,7 +56,10 @@ def _parts(document: Mapping[str, Any]) -> Iterator[tuple[Right, str]]:
         yield from (("http", host) for text in texts for host in _URL.findall(text))
         yield from (("imports", text) for text in texts if text.startswith("py:"))
         if not _REQUESTS.isdisjoint(texts):
+            yield from (("secrets", f"auth {canonical_json(profile)}") for name in ("auth", "auth_profile") for profile in _values_of(own, name))
             yield from (("http", where) for where in _computed_urls(own))
+        if not _DESCRIBED.isdisjoint(texts):  # a document sends requests to any host that it names
+            yield from (("http", f"document {canonical_json(place)}") for name in ("openapi", "url", "file") for place in _values_of(own, name))
     for name in ("vars", "input", "output", "on_failure"):
         texts = list(_texts(document.get(name)))
         yield from (("http", host) for text in texts for host in _URL.findall(text))

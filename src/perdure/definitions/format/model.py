@@ -42,6 +42,7 @@ from perdure.definitions.format.verb_shapes import (
     HTTP_METHODS,
     HTTP_SHAPE,
     LLM_SHAPE,
+    OPENAPI_SHAPE,
     SQL_SHAPE,
     agent_message_problems,
     agent_problems,
@@ -95,7 +96,8 @@ class FormatVerb(msgspec.Struct, frozen=True):
     Its end: `ports` are those besides `error` and `skipped`; with `has_own_ports`, only the implementation of the verb knows the others.
     `checked_result` is a number in its result that is usually 0. `child_output` is the field of a child's result that is the result of the step. With
     `repairs_answers`, a result that does not fit the `schema` of the value is asked for again, as by `Kind.repairs_answers`. `connection_field` is the field
-    that names a connection of the deployment. `right` is the right that its steps give: see `perdure.definitions.format.document_rights`.
+    that names a connection of the deployment. `right` is the right that its steps give: see `perdure.definitions.format.document_rights`. With `is_described`,
+    a document that its value names says where its requests go.
     """
 
     name: str
@@ -118,6 +120,7 @@ class FormatVerb(msgspec.Struct, frozen=True):
     repairs_answers: bool = False
     connection_field: str = ""
     right: Literal["", "commands", "requests"] = ""
+    is_described: bool = False
 
 
 RETRY = FieldsShape(
@@ -350,6 +353,16 @@ VERBS = (
         right="commands",
     ),
     FormatVerb("http", HTTP_SHAPE, "a request", effect=True, is_work=True, has_own_ports=True, right="requests"),
+    FormatVerb(
+        "openapi",
+        OPENAPI_SHAPE,
+        "an operation of an API that an OpenAPI document describes",
+        effect=True,
+        is_work=True,
+        has_own_ports=True,
+        right="requests",
+        is_described=True,
+    ),
     FormatVerb("sql", SQL_SHAPE, "statements on a database of the deployment", effect=True, is_work=True, has_own_ports=True, connection_field="connection"),
     FormatVerb("file", FILE_SHAPE, "a file of the directory that the deployment allows", effect=True, is_work=True, has_own_ports=True),
     FormatVerb(

@@ -21,6 +21,29 @@ from perdure.definitions.format.shapes import (
     WholeShape,
 )
 
+PROFILE_PATTERN = "[a-z][a-z0-9_]{0,62}"
+_DESCRIBED_BY = (
+    FormatField("url", TextShape(template=True), "the URL of the document"),
+    FormatField("file", TextShape(template=True), "the path of the document, below the directory that the deployment allows"),
+)
+_AUTH = FormatField(
+    "auth", TextShape(what="an auth profile: a to z, digits and _", pattern=PROFILE_PATTERN), "which of the deployment's auth profiles; absent: none"
+)
+_SERVER_VARIABLES = FormatField("variables", MapShape(ValueShape()), "values for the variables in the URL of the document's server; absent: their defaults")
+_API_OPERATIONS = FieldsShape(
+    "operations",
+    (
+        FormatField(
+            "openapi", FieldsShape("openapi", (*_DESCRIBED_BY, _AUTH, _SERVER_VARIABLES), one_of=("url", "file"), sugar="url"), "the API", required=True
+        ),
+        FormatField(
+            "operations",
+            ListShape(TextShape(what="the id of an operation, or its method and path"), least=1),
+            "its operations, each of which is a tool",
+            required=True,
+        ),
+    ),
+)
 BUDGET_SHAPE = FieldsShape(
     "budget",
     (
@@ -39,7 +62,9 @@ AGENT_SHAPE = FieldsShape(
         FormatField("system", TextShape(template=True), "the system prompt"),
         FormatField("instructions", TextShape(template=True), "the same"),
         FormatField(
-            "tools", ListShape(TextShape(what="the name of a tool")), "the only tools that it may use: the definition's, kinds of steps, and Perdure's own"
+            "tools",
+            ListShape(EitherShape((TextShape(what="the name of a tool"), _API_OPERATIONS), "the name of a tool, or {openapi: …, operations: […]}")),
+            "the only tools that it may use: the definition's, kinds of steps, Perdure's own, and operations of an API",
         ),
         FormatField("approve", ListShape(TextShape(what="the name of a tool")), "the tools whose every use a person has to approve"),
         FormatField("schema", SchemaShape(), "of its answer; absent: the answer is text"),
@@ -133,6 +158,26 @@ HTTP_SHAPE = FieldsShape(
         FormatField("idempotency_key", FlagShape(), "whether requests that change something have the idempotency key of the step", default=True),
     ),
     sugar="url",
+)
+
+
+OPENAPI_SHAPE = FieldsShape(
+    "openapi",
+    (
+        *_DESCRIBED_BY,
+        FormatField("operation", TextShape(what="the id of an operation, or its method and path"), "its operationId, or GET /pets/{id}", required=True),
+        FormatField("params", MapShape(ValueShape()), "the parameters by name, wherever they go, and `body`; names that occur twice as query.id"),
+        _AUTH,
+        _SERVER_VARIABLES,
+        FormatField(
+            "check_response",
+            ChoiceShape(("warn", "fail", "ignore")),
+            "what happens if the response is not as the document says: it is in `problems` of the result, the step fails, or it is not checked",
+            default="warn",
+        ),
+        *(field for field in HTTP_SHAPE.fields if field.name in ("as", "accept", "redirects", "max_bytes", "idempotency_key")),
+    ),
+    one_of=("url", "file"),
 )
 
 

@@ -254,7 +254,10 @@ def _agent_task(run: GraphRun, verb_run: VerbRun) -> dict[str, Any]:
         told["system"] = "\n\n".join(str(told[name]) for name in ("system", "instructions") if told.get(name))
         del told["instructions"]
     task: dict[str, Any] = {**plain, **{name: str(value) for name, value in told.items()}}
-    task |= {"tools": list(config.get("tools", ())), "approve": list(config.get("approve", ())), "step": node.id, "version": ir.version}
+    tools = config.get("tools", ())
+    task |= {"tools": [one for one in tools if isinstance(one, str)], "approve": list(config.get("approve", ())), "step": node.id, "version": ir.version}
+    if apis := [one for one in tools if not isinstance(one, str)]:
+        task["apis"] = [{**one, "openapi": {"url": one["openapi"]} if isinstance(one["openapi"], str) else one["openapi"]} for one in apis]
     if rule := node.retry or ir.retry:
         task["retry"] = msgspec.to_builtins(rule)
     if node.input is not None:

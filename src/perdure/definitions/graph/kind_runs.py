@@ -123,6 +123,9 @@ class KindRun:
         if self.repairs_answers and isinstance(written, Mapping):
             written = {name: value for name, value in written.items() if name not in ("schema", "repairs")}
         found = evaluate_kind_arguments(self.run, self.verb_run, self.kind.name, self.templates._replace(config=written))
+        declared = self.verb_run.node.idempotent
+        if self.kind.is_told_idempotence and declared is not None and isinstance(found.values["config"], Mapping):
+            found = found.with_config(idempotent=declared)
         self.use = kinds.composite_use(self.kind, written, found.values["config"])
         return found if self.shape is None else found.with_config(schema=self.shape)
 

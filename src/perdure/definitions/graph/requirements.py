@@ -77,6 +77,11 @@ CONNECTION_FIELDS = {verb.name: verb.connection_field for verb in VERBS if verb.
 """The verbs whose steps use a connection of the deployment, each with the field that names it."""
 
 
+def named_tools(config: Mapping[str, Any]) -> Iterator[str]:
+    """The tools that the config of an agent has by their names; operations of an API have none before their document is read."""
+    return (one for one in config.get("tools", ()) if isinstance(one, str))
+
+
 def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[str]:
     """Returns the capabilities of an engine for the executions of a workflow; `kinds` are the kinds of steps that can be used here."""
     versions = (f"tool:{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
@@ -92,7 +97,7 @@ def required_capabilities(workflow: "GraphWorkflow", ir: IR, calls: PinnedCalls 
     pinned = {one.target for one in calls}
     brought = {id for target, id in call_targets(ir) if target in pinned}
     agents = (node for node in ir.nodes if node.kind in AGENT_VERBS and isinstance(node.config, Mapping))
-    theirs = (Requirement("tool", name, node.id) for node in agents for name in node.config.get("tools", ()) if name in workflow.tools)
+    theirs = (Requirement("tool", name, node.id) for node in agents for name in named_tools(node.config) if name in workflow.tools)
     needs = (need for need in requirements_of(ir) if need.what != "workflow" or need.id not in brought)
     return frozenset(_on_one_line(name) for need in (*needs, *theirs) if (name := _capability(workflow, need)))
 

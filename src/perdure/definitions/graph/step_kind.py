@@ -102,6 +102,9 @@ class Kind:
     ``{"answer": …, "wrong": …}``, the results so far and the problem of each. A result that is not data has its text in `meta` as ``text``, and the reason
     why the answer ended as ``finish``: after ``filter``, it is not requested again.
 
+    With `is_told_idempotence`, the config that `run` receives has what its step declares as `idempotent`, if it declares it. Such a kind may return true from
+    `idempotent` where only `run` can find out, and then refuses itself to repeat what an attempt may have done that was interrupted.
+
     With `joins`, an attempt may be performed within a transaction of the store, so that its writes and its outcome are one commit. `undoes` converts the
     ``with`` of an ``undo`` by the kind, as it is written, to `config` and `input`.
     """
@@ -125,6 +128,7 @@ class Kind:
     written: Callable[[Any], Any] = unchanged_config
     counts: Callable[[Any, Any], CompositeUse | None] = no_composite_use
     repairs_answers: bool = False
+    is_told_idempotence: bool = False
     retry: Retry = DEFAULT_RETRY
     timeout: Duration | None = None
     extra: str = ""

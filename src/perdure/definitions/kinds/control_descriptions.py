@@ -14,7 +14,7 @@ KindCategory = Literal["code", "data", "agents", "people", "events", "flow", "pa
 CATEGORIES: Mapping[str, KindCategory] = MappingProxyType(
     {
         **dict.fromkeys(("tool", "call", "task", "python", "ts", "bash"), "code"),
-        **dict.fromkeys(("http", "sql", "file", "pipeline", "set"), "data"),
+        **dict.fromkeys(("http", "openapi", "sql", "file", "pipeline", "set"), "data"),
         **dict.fromkeys(("agent", "agent_message", "llm"), "agents"),
         "approve": "people",
         **dict.fromkeys(("listen", "emit", "sleep"), "events"),

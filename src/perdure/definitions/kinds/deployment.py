@@ -66,6 +66,8 @@ class Deployment:
     from their second use on, unless `counts_pipelines` is false. `connections` are the databases of `sql` steps, by the names that definitions use: a URL
     (``sqlite:///file.db``, ``postgresql://user@host/database``, with secrets as ``@{secrets.NAME}``), an engine of SQLAlchemy, or ``"store"``, the database of
     the store itself. Those of the environment (`PERDURE_CONNECTION_NAME`) are added.
+    `auth_profiles` say how the requests of `openapi` steps are authorized, by the names that definitions use: each an `AuthProfile`, or a mapping of its
+    fields. Those of the environment (`PERDURE_AUTH_PROFILE_NAME`, as JSON) are added.
     """
 
     allowed: Allowed = Allowed()  # frozen, so shared safely
@@ -75,6 +77,7 @@ class Deployment:
     isolate: Literal["none", "network", "all"] = "none"
     counts_pipelines: bool = True
     connections: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    auth_profiles: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 NOTHING_MORE = Deployment()

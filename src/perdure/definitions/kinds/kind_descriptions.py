@@ -87,8 +87,8 @@ def _input(name: str, shape: Shape, source: bool = False) -> FormInput:
             return FormInput(name, "number", least=least)
         case shapes.ChoiceShape(values):
             return FormInput(name, "choice", choices=values)
-        case shapes.ListShape(of):
-            return FormInput(name, "list", of=(_input("", of),))
+        case shapes.ListShape(of):  # of items with several shapes, a form has the first, which is the usual one
+            return FormInput(name, "list", of=(_input("", of.options[0] if isinstance(of, shapes.EitherShape) else of),))
         case shapes.MapShape(of):
             return FormInput(name, "mapping", of=(_input("", of),))
         case FieldsShape(fields=fields):

@@ -25,6 +25,7 @@ ENTRY_POINT_GROUP = "perdure.kinds"
 OWN_KINDS: dict[str, str] = {
     "bash": "perdure.definitions.kinds.bash.bash_kind:bash_kind",
     "http": "perdure.definitions.kinds.http.http_kind:http_kind",
+    "openapi": "perdure.definitions.kinds.openapi.openapi_kind:openapi_kind",
     "sql": "perdure.definitions.kinds.sql.sql_kind:sql_kind",
     "file": "perdure.definitions.kinds.file.file_kind:file_kind",
     "llm": "perdure.definitions.kinds.models.llm_kind:llm_kind",
@@ -35,7 +36,7 @@ OWN_KINDS: dict[str, str] = {
 """Perdure's own kinds, each a function of a deployment: ``module:function``."""
 
 
-OWN_EXTRAS = {"http": "http", "llm": "agents", "ts": "sandbox", "python": "sandbox"}
+OWN_EXTRAS = {"http": "http", "openapi": "http", "llm": "agents", "ts": "sandbox", "python": "sandbox"}
 """The extras of the package that Perdure's own kinds take, as each of them says."""
 
 EXTRA_MODULES: Mapping[str, tuple[str, ...]] = {

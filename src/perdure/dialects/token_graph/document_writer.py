@@ -222,6 +222,8 @@ class TokenGraphWriter:
             return self._human(step, step["approve"])
         if "http" in step and "with" not in step:
             return {"type": node_reader.HTTP_TYPE, "config": node_reader.http_node_config(step["http"], self._value)}
+        if isinstance(openapi := step.get("openapi"), dict) and "with" not in step and set(openapi) <= set(node_reader.OPENAPI_FIELDS.values()):
+            return {"type": node_reader.OPENAPI_ACTION, "config": node_reader.openapi_node_config(openapi, self._value)}
         given = step.get("with")
         has_own = given == self._given.get(step["id"], object())
         config = {} if has_own else self._mapping(given, pointer)
@@ -232,6 +234,9 @@ class TokenGraphWriter:
             case {"task": {"type": type_name}} if len(step["task"]) == 1:
                 return {"type": type_name, **({"config": config} if config else {})}
             case {"agent": dict(agent)}:
+                if not all(isinstance(tool, str) for tool in agent.get("tools", ())):
+                    why = "an agent of token_graph names its tools: operations of an API are not among them, but it may have openapi_action"
+                    self._notes.error("unsayable", joined_pointer(pointer, "agent", "tools"), why)
                 settings = {name: value for name, value in agent.items() if name not in ("prompt", "tools")}
                 settings |= without_empty({"prompt": self._value(agent.get("prompt")), "available_tools": agent.get("tools")})
                 return {"type": "agent", "agent_config": settings, **({"config": config} if config else {})}

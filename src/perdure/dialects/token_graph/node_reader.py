@@ -5,6 +5,8 @@
 **HTTP.** A node of type `http` with a URL is a request with `params` as its query; without a URL it is work for a worker. If its loop or branch reads
 ``output.status``, an answer of any status is its output; otherwise a status from 400 is a failure.
 
+**OpenAPI.** A node `openapi_action` with the URL of a document calls one of its operations.
+
 **Handover.** A `migration` becomes three steps: its transform, which computes the input of the other version from ``{input, results, from_version,
 to_version}`` in a sandbox; a call of the other version; and a return of its result. The log therefore pins the version, a failure there undoes the work
 here, and the other version runs once wherever the process is killed. Without a transform the other version receives the input of the execution.
@@ -109,6 +111,41 @@ def http_node_config(http: Any, value: Callable[[Any], Any]) -> dict[str, Any]:
     """A request as the config of a node; `value` writes a template."""
     fields: dict[str, Any] = {"url": http} if isinstance(http, str) else http
     return {"params" if name == "query" else name: value(given) for name, given in fields.items() if name != "accept"}
+
+
+OPENAPI_ACTION = "openapi_action"
+"""The type, or the action of a task, that calls an operation of an API; agents have a tool of this name."""
+
+OPENAPI_FIELDS = {"openapi_url": "url", "operation_id": "operation", "params": "params", "auth_profile": "auth"}
+"""The fields of its config, with their names in a definition."""
+
+
+def is_openapi_action(kind: str, config: ForeignFields) -> bool:
+    """Whether a node calls an operation of an API that a document describes."""
+    is_called_so = kind == OPENAPI_ACTION or (kind == "task" and config.value.get("action") == OPENAPI_ACTION)
+    return is_called_so and isinstance(config.value.get("openapi_url"), str)
+
+
+def read_openapi_action(config: ForeignFields, values: TokenGraphValueReader) -> dict[str, Any]:
+    """The operation in a config. Other fields are left out with a warning."""
+    constant = ("operation_id", "auth_profile")
+    found = {
+        OPENAPI_FIELDS[name]: config.text(name) if name in constant else values.read(config.any(name), config.at(name))
+        for name in config.value
+        if name in OPENAPI_FIELDS and config.has(name)
+    }
+    url = str(found["url"])
+    if "://" not in url.partition("?")[0] and not url.startswith("@"):
+        found["url"] = HTTPS_SCHEME + url
+    config.ignore("action")
+    config.left(OPENAPI_FIELDS)
+    return found
+
+
+def openapi_node_config(openapi: Document, value: Callable[[Any], Any]) -> dict[str, Any]:
+    """An operation as the config of a node; `value` writes a template."""
+    names = {ours: theirs for theirs, ours in OPENAPI_FIELDS.items()}
+    return {names[name]: given if name in ("operation", "auth") else value(given) for name, given in openapi.items()}
 
 
 MIGRATION_TYPE = "migration"
@@ -254,6 +291,8 @@ class TokenGraphNodeReader:
             return read_handover(config, self._graph.before(called), self._contents)
         if kind == HTTP_TYPE and is_http_request(config):
             return {"http": read_http_request(config, self._values, is_judged=any(node.has(name) for name in ("branch", "loop")))}
+        if is_openapi_action(kind, config):
+            return {"openapi": read_openapi_action(config, self._values)}
         return self._work(kind, node, called, config) | self._input(config, called)
 
     def _work(self, kind: str, node: ForeignFields, called: str, config: ForeignFields) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import msgspec
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key
 from perdure.definitions.graph.policy import NO_POLICY, Policy
-from perdure.definitions.kinds.agents.agent_task import AgentTask, Budget
+from perdure.definitions.kinds.agents.agent_task import AgentTask, ApiSource, Budget
 from perdure.definitions.kinds.agents.agent_tools import AgentTool, ToolCallVerdict
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ToolCall
@@ -43,11 +43,14 @@ async def ask_model(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
 
 @dataclasses.dataclass(frozen=True)
 class AgentProfile:
-    """The profile of an agent. `find` returns the tool of a name, `own` are the default tools; answers fit `schema` and are decoded as `kind`."""
+    """The profile of an agent. `find` returns the tool of a name, `own` are the default tools, `apis` further ones. Answers fit `schema` and are decoded as
+    `kind`.
+    """
 
     name: str
     find: Callable[[str], AgentTool | None]
     own: Sequence[str] = ()
+    apis: Sequence[ApiSource] = ()
     model: str = ""
     instructions: str = ""
     schema: Mapping[str, Any] | None = None
@@ -60,11 +63,11 @@ class AgentProfile:
     deployment: Deployment = NOTHING_MORE
     policy: Policy = NO_POLICY
 
-    def tools(self, task: AgentTask) -> dict[str, AgentTool]:
-        """The tools for a task, in the order in which it names them.
+    def tools(self, task: AgentTask, of_apis: Sequence[AgentTool] = ()) -> dict[str, AgentTool]:
+        """The tools for a task, in the order in which it names them, and those that are operations of an API.
 
         Raises:
-            BadValue: a name is unknown.
+            BadValue: a name is unknown, or two tools have it.
         """
         found: dict[str, AgentTool] = {}
         for name in self.own if task.tools is None else task.tools:
@@ -72,6 +75,10 @@ class AgentProfile:
             if tool is None:
                 raise BadValue(f"the tools of {self.name}", name, f"one of its own tools: {', '.join(self.own) or 'none'}")
             found[name] = tool
+        for tool in of_apis:
+            if tool.name in found:
+                raise BadValue(f"the tools of {self.name}", tool.name, "tools of different names; name the operation by its method and path")
+            found[tool.name] = tool
         return {name: tool if tool.about is None else tool.about(found) for name, tool in found.items()}
 
     def governed(self, key: Key, task: AgentTask, call: ToolCall, verdict: ToolCallVerdict) -> ToolCallVerdict:

@@ -89,12 +89,20 @@ class SpentBudget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
         )
 
 
+class ApiSource(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Operations of an API that are tools of an agent: `openapi` has the fields of a step `openapi` that say where its document is and who is authorized."""
+
+    openapi: dict[str, Any]
+    operations: tuple[str, ...]
+
+
 class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A task for an agent. Fields that are left out keep the agent's defaults; a fork with another task can change the model or raise the budget.
 
-    `input` is data for the prompt; `context` holds previews of earlier results by step id. `tools` restricts the agent's tools. `choose` is a closed list of
-    next steps, of which the answer names at least one (or none, if `may_choose_none`). With `listens`, the agent reads messages while it works; a `session`
-    only answers messages. `step` and `version` name the step of the definition that asks. `retry` is the retry policy of model calls.
+    `input` is data for the prompt; `context` holds previews of earlier results by step id. `tools` restricts the agent's tools, `apis` are further ones.
+    `choose` is a closed list of next steps, of which the answer names at least one (or none, if `may_choose_none`). With `listens`, the agent reads messages
+    while it works; a `session` only answers messages. `step` and `version` name the step of the definition that asks. `retry` is the retry policy of model
+    calls.
     """
 
     prompt: str = ""
@@ -104,6 +112,7 @@ class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     model: str = ""
     system: str = ""
     tools: tuple[str, ...] | None = None
+    apis: tuple[ApiSource, ...] = ()
     schema: dict[str, Any] | None = None
     budget: Budget | None = None
     approve: tuple[str, ...] = ()

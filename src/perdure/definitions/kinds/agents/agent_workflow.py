@@ -6,7 +6,7 @@ tools have changed since.
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -36,7 +36,7 @@ from perdure.definitions.kinds.agents.agent_conversation import (
 )
 from perdure.definitions.kinds.agents.agent_profile import AgentProfile, ask_model
 from perdure.definitions.kinds.agents.agent_task import EXCEEDED, AgentResult, AgentTask, SpentBudget, ToolUse, budget_exceeded, check_tool_budget
-from perdure.definitions.kinds.agents.agent_tools import UNAUTHORIZED_MAX, CountedTool, ToolCallVerdict, judge_tool_call, object_schema
+from perdure.definitions.kinds.agents.agent_tools import UNAUTHORIZED_MAX, AgentTool, CountedTool, ToolCallVerdict, judge_tool_call, object_schema
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ToolCall
@@ -153,15 +153,28 @@ async def perform_agent_task(ctx: Context, profile: AgentProfile, task: AgentTas
         Fatal: the budget is used up; the type of the error names the limit.
         StepFailed: the model could not be called.
     """
-    return await _Agent(ctx, profile, AgentTask(prompt=task) if isinstance(task, str) else task).work()
+    task = AgentTask(prompt=task) if isinstance(task, str) else task
+    return await _Agent(ctx, profile, task, await _tools_of_apis(ctx, profile, task)).work()
+
+
+async def _tools_of_apis(ctx: Context, profile: AgentProfile, task: AgentTask) -> list[AgentTool]:
+    """The tools that are operations of APIs, as the log says or a step describes them."""
+    apis = (*profile.apis, *task.apis)
+    if not apis:
+        return []
+    from perdure.definitions.kinds.agents.api_tools import api_tools, description_step  # here, as few agents use an API
+    from perdure.definitions.kinds.openapi.operation_schemas import OperationTool
+
+    described: list[list[OperationTool]] = await ctx.step(description_step(profile.deployment), apis)
+    return api_tools(apis, described, profile.deployment)
 
 
 class _Agent:
     """The state of one agent while it works on a task."""
 
-    def __init__(self, ctx: Context, profile: AgentProfile, task: AgentTask) -> None:
+    def __init__(self, ctx: Context, profile: AgentProfile, task: AgentTask, of_apis: Sequence[AgentTool]) -> None:
         self.ctx, self.profile, self.task = ctx, profile, task
-        self.tools = profile.tools(task)
+        self.tools = profile.tools(task, of_apis)
         self.shape = answer_shape(task, profile.schema)
         self.conversation = Conversation(profile.request(task, self.tools, self.shape.schema))
         self.budget = task.budget or profile.budget

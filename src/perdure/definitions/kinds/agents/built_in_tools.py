@@ -28,6 +28,7 @@ from perdure.definitions.format.definition_diff import definition_changes, rende
 from perdure.definitions.graph import step_kind as kinds
 from perdure.definitions.graph.step_kind import CompositeUse, Kind
 from perdure.definitions.kinds.agents.agent_tools import AgentTool, perform_kind, tool_of, tool_of_kind
+from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.dialects import patched_definition
 from perdure.stores.protocol import Post, Store
 
@@ -170,11 +171,12 @@ INTERPRETER = "code_interpreter"
 
 @dataclasses.dataclass(frozen=True)
 class ToolContext:
-    """The tools that an agent can find: those that it was given, the kinds, and the workflows that it may call."""
+    """The tools that an agent can find: those that it was given, the kinds, and the workflows that it may call; and what its deployment lets it reach."""
 
     tools: Mapping[str, Any]
     kinds: Mapping[str, Kind]
     workflows: Mapping[str, Any]
+    deployment: Deployment = NOTHING_MORE
 
     def find(self, name: str) -> AgentTool | None:
         """The tool of a name: one that was given, one of Perdure's own, or a kind of steps."""
@@ -317,9 +319,16 @@ def _delegate(around: ToolContext) -> AgentTool:
     return AgentTool("delegate_to_agent", None, about, schema, leads=leads)
 
 
+def _openapi(around: ToolContext) -> AgentTool:
+    from perdure.definitions.kinds.agents.api_tools import openapi_action_tool  # here, as few agents use it
+
+    return openapi_action_tool(around.deployment)
+
+
 BUILT_IN_TOOLS: dict[str, Callable[[ToolContext], AgentTool]] = {
     "delegate_to_agent": _delegate,
     "execute_pipeline": _pipeline,
+    "openapi_action": _openapi,
     "patch_workflow": _patch,
     "search_tools": _search,
 }
