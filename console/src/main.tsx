@@ -9,7 +9,8 @@ import { onNewAccess, startAccess } from "@/api/access";
 import { CSP_NONCE, ROOT_PATH } from "@/api/base";
 import { queryClient } from "@/api/client";
 import { live } from "@/api/live";
-import { sessionQuery } from "@/shell/identity";
+import { prefetchList } from "@/executions/list-page";
+import { sessionQuery, whoamiQuery } from "@/shell/identity";
 import { router } from "@/shell/routes";
 import { startSettings } from "@/shell/settings";
 import { startShortcuts } from "@/shell/shortcuts";
@@ -18,7 +19,9 @@ setNonce(CSP_NONCE); // for the style that a dialog adds
 startAccess();
 startSettings();
 startShortcuts();
-if (/^\/(executions\/?)?$/.test(location.pathname.slice(ROOT_PATH.length))) void import("@/executions/list-page"); // the page that most begin with
+// What the first page shows is asked for at once, and not only when the page is drawn.
+void queryClient.prefetchQuery(whoamiQuery);
+if (/^\/(executions\/?)?$/.test(location.pathname.slice(ROOT_PATH.length))) prefetchList(new URLSearchParams(location.search));
 await queryClient.prefetchQuery(sessionQuery); // it brings the CSRF token
 live.start();
 onNewAccess(() => {

@@ -111,9 +111,7 @@ async def axe_complaints(page: Page) -> list[str]:
     """What axe has to say about a page, a line for each element."""
     await page.evaluate(AXE.read_text(encoding="utf-8"))  # Playwright's own evaluation is not subject to the policy of the page
     options = {"runOnly": {"type": "tag", "values": list(RULES)}}
-    await page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")  # a bar that stays in view then covers nothing, as for who scrolls
     found: dict[str, Any] = await page.evaluate("(options) => axe.run(document, options)", options)
-    await page.evaluate("scrollTo(0, 0)")
     return [f"{one['id']}: {one['help']}: {node['html'][:200]}" for one in found["violations"] for node in one["nodes"]]
 
 

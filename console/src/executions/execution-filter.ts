@@ -31,7 +31,7 @@ export const FIELDS: Record<Exclude<FilterName, "q" | "order">, string> = {
 };
 
 /** Reads the filter that a URL has. */
-export function filterOf(view: View): ExecutionFilter {
+export function filterOf(view: Pick<View, "text" | "list">): ExecutionFilter {
   const one = (name: string) => view.text(name);
   return { status: view.list("status"), workflow: one("workflow"), since: one("since"), failedSince: one("failedSince"), id: one("id"), error: one("error"), fingerprint: one("fingerprint"), q: view.list("q"), text: one("text"), order: one("order") };
 }

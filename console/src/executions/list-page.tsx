@@ -1,10 +1,10 @@
 // The home of the console: executions by a filter, newest first, live, with commands for all that a filter selects.
-import { type InfiniteData, useQueryClient } from "@tanstack/react-query";
+import { type InfiniteData, useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useCallback, useEffect, useMemo, useState } from "react";
-import { api, type Schemas } from "@/api/client";
+import { api, queryClient, type Schemas } from "@/api/client";
 import type { Change } from "@/api/live";
-import { pagesKey, usePages } from "@/api/pages";
+import { pagesKey, pagesOptions } from "@/api/pages";
 import { useChanges } from "@/api/use-live";
 import { Button } from "@/parts/button";
 import { type Column, DataTable } from "@/parts/data-table";
@@ -211,11 +211,23 @@ function attributeText(value: unknown): string {
 }
 
 /** The rows of a filter, page by page. A row changes in its place; new executions are counted, and come in when they are asked for. */
+/** Begins to read the list that search parameters name, before it is drawn. */
+export function prefetchList(search: URLSearchParams): void {
+  const filter = filterOf({ text: (name) => search.get(name) ?? "", list: (name) => search.getAll(name) });
+  void queryClient.prefetchInfiniteQuery(rowsOptions(queryOf(filter)));
+}
+
+const queryOf = (filter: ExecutionFilter) => ({ ...apiFilter(filter), text: filter.text || undefined, limit: PAGE_ROWS });
+
+function rowsOptions(query: ReturnType<typeof queryOf>) {
+  return pagesOptions("/api/executions", query, (after?: string) => api.GET("/api/executions", { params: { query: { ...query, after } } }), { staleTime: 5_000, refetchOnWindowFocus: false });
+}
+
 function useRows(filter: ExecutionFilter) {
   const client = useQueryClient();
   const [added, setAdded] = useState<ReadonlySet<string>>(new Set());
-  const query = { ...apiFilter(filter), text: filter.text || undefined, limit: PAGE_ROWS };
-  const found = usePages("/api/executions", query, (after?: string) => api.GET("/api/executions", { params: { query: { ...query, after } } }), { staleTime: 5_000, refetchOnWindowFocus: false });
+  const query = queryOf(filter);
+  const found = useInfiniteQuery(rowsOptions(query));
   const key = JSON.stringify(query);
   useEffect(() => setAdded(new Set()), [key]);
   const hear = useCallback(

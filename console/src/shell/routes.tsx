@@ -1,6 +1,7 @@
-// The routes of the console. Each page is a chunk of its own; its view is in the search parameters, which it checks itself.
+// The routes of the console. Each page but the first is a chunk of its own; its view is in the search parameters, which it checks itself.
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
 import { ROOT_PATH } from "@/api/base";
+import { ExecutionListPage } from "@/executions/list-page";
 import { Loading } from "@/parts/notice";
 import { Layout } from "./layout";
 import { NotFound, PageFailed } from "./not-found";
@@ -30,7 +31,8 @@ const home = createRoute({
 
 const routeTree = root.addChildren([
   home,
-  page("/executions", () => import("@/executions/list-page"), "ExecutionListPage"),
+  // The page that most begin with is in the first chunk.
+  createRoute({ getParentRoute: () => root, path: "/executions", validateSearch, component: ExecutionListPage, errorComponent: PageFailed }),
   page("/executions/$workflow/$id", () => import("@/executions/execution-page"), "ExecutionPage"),
   page("/workflows", () => import("@/workflows/workflow-list-page"), "WorkflowListPage"),
   page("/workflows/$slug", () => import("@/workflows/workflow-page"), "WorkflowPage"),
