@@ -8,7 +8,6 @@ from perdure.core.errors import ErrorInfo
 from perdure.core.operations import CallOperation, Failure, ReceiveOperation, RetryPolicy, SleepOperation, SpawnOperation, Success
 from perdure.core.program import DropCommand
 from perdure.core.views import PublicEvent, execution_summary, public_history, status_reason, step_views
-from perdure.core.waiting_reasons import time_text
 from tests.core.scripted_execution import DONE, FAILED, KEY, NOW_S, Script, ScriptedExecution, opens, path
 
 NO = ErrorInfo("ValueError", "no")
@@ -78,7 +77,7 @@ def test_an_event_has_its_number_in_the_log_its_time_and_what_matters_of_it() ->
     assert public[0] == PublicEvent(1, "execution.created", KEY, NOW_S, "", {"version": 3})
     assert public[2] == PublicEvent(2, "step.started", KEY, NOW_S, "pay", {"target": "pay", "attempt": 1})
     assert public[3] == PublicEvent(3, "step.retrying", KEY, NOW_S, "pay", {"attempt": 1, "error": "ValueError: no", "due_at_s": NOW_S + 1})
-    assert public[4] == PublicEvent(3, "execution.waiting", KEY, NOW_S, "", {"why": f"tries pay again (attempt 2) at {time_text(NOW_S + 1)}"})
+    assert public[4] == PublicEvent(3, "execution.waiting", KEY, NOW_S, "", {"why": "will try again pay (call pay)"})
     assert public[5].data == {"target": "pay", "attempt": 2} and public[6].data["error"] == "interrupted"
     assert next(event for event in public if event.type == "message.received").data == {"number": 8, "name": "approved"}
     assert next(event for event in public if event.type == "execution.resumed").data == {"reason": "fixed"}
@@ -122,16 +121,11 @@ def test_the_steps_are_in_the_order_in_which_they_were_opened() -> None:
 WHY: list[tuple[Script, list[m.ExecutionMessage], str]] = [
     ({}, [], "it has not started"),
     ({}, [m.StartMessage()], "it is being decided"),
-    ({"start": [opens("pay")]}, [m.StartMessage()], "runs pay"),
-    ({"start": [opens("pay", CallOperation("pay", queue="gpu"))]}, [m.StartMessage()], "waits for pay in queue gpu"),
-    ({"start": [opens("a", SleepOperation(5.0)), opens("b"), opens("c")]}, [m.StartMessage()], "runs b, and 2 more"),
-    ({"start": [opens("a", SleepOperation(5.0))]}, [m.StartMessage()], f"sleeps until {time_text(NOW_S + 5)} (a)"),
-    ({"start": [opens("a", ReceiveOperation(("x", "y")))]}, [m.StartMessage()], "waits for the message x or y (a)"),
-    (
-        {"start": [opens("pay")]},
-        [m.StartMessage(), m.LostMessage(path("pay"), 1), m.LostMessage(path("pay"), 2)],
-        f"tries pay again (attempt 3) at {time_text(NOW_S)}, after its process was lost",
-    ),
+    ({"start": [opens("pay")]}, [m.StartMessage()], "runs pay (call pay)"),
+    ({"start": [opens("pay", CallOperation("pay", queue="gpu"))]}, [m.StartMessage()], "waits for pay (call pay on gpu)"),
+    ({"start": [opens("a", SleepOperation(5.0)), opens("b"), opens("c")]}, [m.StartMessage()], "waits for a (sleep), and 2 more"),
+    ({"start": [opens("a", ReceiveOperation(("x", "y")))]}, [m.StartMessage()], "waits for a (receive x, y)"),
+    ({"start": [opens("pay")]}, [m.StartMessage(), m.LostMessage(path("pay"), 1), m.LostMessage(path("pay"), 2)], "was interrupted at pay (call pay)"),
     ({"start": [opens("pay")]}, [m.StartMessage(), m.DivergeMessage(("one", "two"))], "needs attention (diverged): one; two"),
     ({"start": [DONE]}, [m.StartMessage()], "it has completed"),
     ({"start": [FAILED]}, [m.StartMessage()], "Error: no"),

@@ -47,7 +47,7 @@ def calls(run: Run[Any]) -> list[str]:
 def test_an_execution_says_what_it_runs_and_how_it_stands(world: World) -> None:
     wanted = workflow(*GATED, variables={"stage": "beta"})
     run = world.start(wanted, stage="dev")
-    assert (run.status, run.why) == ("waiting_approval", "waits for the approval gate")
+    assert (run.status, run.why) == ("waiting_approval", "waits for gate (approval)")
     assert wanted.read.hash.startswith(f"sha256:{run.events()[0].data['definition']}")
     befall(world, run, Voted("gate"))
     assert run.status == "completed"

@@ -98,7 +98,7 @@ def test_the_face_of_the_block_has_the_verbs_of_the_app(world: World) -> None:
 
 def test_a_wait_for_what_cannot_happen_says_so(world: World) -> None:
     with world.open(app) as shop:
-        with pytest.raises(Stuck, match="waits for the message paid"):
+        with pytest.raises(Stuck, match="waits for listen:paid"):
             shop.run(waiting.with_(id="w"))
         world.get("w", waiting).send(paid, False)
 

@@ -82,7 +82,7 @@ def test_a_decision_without_an_approval_is_refused_with_what_is_waited_for(world
         await ctx.listen("go")
 
     run = world.start(listening)
-    with pytest.raises(NotFound, match="waits for the message go"):
+    with pytest.raises(NotFound, match="waits for listen:go"):
         run.approve(by="ada")
     run.send("go")
 

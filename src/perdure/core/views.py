@@ -15,17 +15,19 @@ from perdure.core.events import ended_event_of
 from perdure.core.execution import Execution, ExecutionStatus
 from perdure.core.operation_state import PendingOperation, SettledOperation
 from perdure.core.operations import (
+    APPROVAL_WORKFLOW,
     CallOperation,
     Failure,
     KeepOperation,
+    Operation,
     Outcome,
+    SpawnOperation,
     Success,
     awaits_approval,
     operation_kind,
     operation_target,
 )
 from perdure.core.paths import UNDO, Key, Path, path_text
-from perdure.core.waiting_reasons import and_more, first_operation, operation_reason
 
 
 class PublicEvent(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -267,10 +269,24 @@ def status_reason(execution: Execution) -> str:
         return "it has not started"
     if cancelled := execution.opened.cancelled():
         return f"ending: {len(cancelled)} in flight ({', '.join(path_text(pending.path) for pending in cancelled[:3])}{', ...' if len(cancelled) > 3 else ''})"
-    first = first_operation(execution)
-    return "it is being decided" if first is None else f"{operation_reason(first)}{and_more(execution)}"
+    first = next(iter(execution.open.values()), None)
+    if first is None:
+        return "it is being decided"
+    if first.path[0] == UNDO and first.state == "performing":
+        return f"undoes {path_text(first.path[1:])}"
+    more = f", and {len(execution.open) - 1} more" if len(execution.open) > 1 else ""
+    return f"{_STATE_PHRASES.get(first.state, first.state)} {path_text(first.path)} ({_operation_text(first.op)}){more}"
 
 
 def _parked_reason(event: e.ParkedEvent) -> str:
     detail = f": {'; '.join(event.detail)}" if event.detail else ""
     return f"paused{detail}; resume it" if event.reason == "paused" else f"needs attention ({event.reason}){detail}"
+
+
+_STATE_PHRASES = {"waiting": "waits for", "performing": "runs", "retrying": "will try again", "interrupted": "was interrupted at", "parked": "is parked at"}
+
+
+def _operation_text(op: Operation) -> str:
+    if isinstance(op, SpawnOperation) and op.workflow == APPROVAL_WORKFLOW:
+        return "approval"
+    return f"{operation_kind(op)} {operation_target(op)}".strip()

@@ -5,6 +5,7 @@ addition what processes say: whether an engine or a worker is there, and whether
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
@@ -19,7 +20,6 @@ from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, KeepOperation, ReceiveOperation, SleepOperation, SpawnOperation, operation_target
 from perdure.core.paths import UNDO, Key, Path, path_text
 from perdure.core.step_attempts import StepAttempt
-from perdure.core.waiting_reasons import and_more, first_operation, next_attempt_reason, operation_reason, time_text
 from perdure.runtime.holder import ProcessInfo
 from perdure.service.missing_parts import START_ENGINE, live_processes, missing_engine, missing_worker
 from perdure.stores.protocol import Head, Store
@@ -95,7 +95,7 @@ def reason_from_log(execution: Execution, attempts: Attempts, approval: Approval
         return ExecutionReason(code="not_started", text="it has not started")
     if execution.opened.cancelled():
         return ExecutionReason(code="ending", text=views.status_reason(execution))
-    first = first_operation(execution)
+    first = _first(execution)
     if first is None:
         return ExecutionReason(code="deciding", text="it is being decided")
     found = _of_operation(first, attempts.get(first.path, ()))
@@ -103,7 +103,8 @@ def reason_from_log(execution: Execution, attempts: Attempts, approval: Approval
     if branches:
         of = f"the first of {branches} branches" if is_race else f"{opened} of {branches} branches"
         found = msgspec.structs.replace(found, text=f"waits for {of}: {found.text}", branches=branches, open_branches=opened)
-    found = msgspec.structs.replace(found, text=f"{found.text}{and_more(execution)}", others=others)
+    more = f", and {others} more" if others else ""
+    found = msgspec.structs.replace(found, text=f"{found.text}{more}", others=others)
     if found.code == "approval" and approval is not None:
         found = _with_approval(found, approval)
     return msgspec.structs.replace(found, key=_child(execution, found.step)) if found.code in ("approval", "child") else found
@@ -137,38 +138,67 @@ _REMEDIES = {
 }
 
 
+def _first(execution: Execution) -> PendingOperation | None:
+    """The open operation that the sentence is about: one that people or workers have to act on before one that goes on by itself."""
+    return min(execution.open.values(), key=lambda pending: (_rank(pending), pending.number), default=None)
+
+
+def _rank(pending: PendingOperation) -> int:
+    if pending.state == "performing":
+        return 0
+    if pending.state in ("parked", "interrupted", "retrying"):
+        return 1
+    match pending.op:
+        case SpawnOperation(workflow=workflow):
+            return 2 if workflow == APPROVAL_WORKFLOW else 4
+        case CallOperation():
+            return 3
+        case ReceiveOperation():
+            return 5
+    return 6
+
+
 def _of_operation(pending: PendingOperation, attempts: Sequence[StepAttempt]) -> ExecutionReason:
-    """What one open operation waits for, or does, with its facts."""
-    op, shown, text = pending.op, path_text(pending.path), operation_reason(pending)
-    if pending.path[0] == UNDO and pending.state == "performing":
-        return ExecutionReason(code="undoing", text=text, step=shown)
+    """What one open operation waits for, or does."""
+    path, op, shown = pending.path, pending.op, path_text(pending.path)
+    if path[0] == UNDO and pending.state == "performing":
+        return ExecutionReason(code="undoing", text=f"undoes {path_text(path[1:])}", step=shown)
     match pending.state:
         case "performing":
-            return ExecutionReason(code="performing", text=text, step=shown, target=operation_target(op), attempt=pending.attempt)
+            nth = f", attempt {pending.attempt}" if pending.attempt > 1 else ""
+            return ExecutionReason(code="performing", text=f"runs {shown}{nth}", step=shown, target=operation_target(op), attempt=pending.attempt)
         case "retrying" | "interrupted":
             return _next_attempt(pending, attempts)
     match op:
         case CallOperation():
+            text = f"waits for {shown} in queue {op.queue}" if op.queue else f"waits to run {shown}"  # the log does not say when a worker takes it
             return ExecutionReason(code="queue", text=text, step=shown, target=operation_target(op), queue=op.queue, attempt=pending.attempt)
         case SleepOperation():
-            return ExecutionReason(code="sleep", text=text, step=shown, at_s=pending.due_at_s)
+            until = "" if pending.due_at_s is None else f" until {time_text(pending.due_at_s)}"
+            return ExecutionReason(code="sleep", text=f"sleeps{until} ({shown})", step=shown, at_s=pending.due_at_s)
         case ReceiveOperation(names=names):
-            has_end = pending.due_at_s is not None
-            return ExecutionReason(code="message", text=text, step=shown, target=", ".join(names), at_s=pending.due_at_s, is_deadline=has_end)
-        case SpawnOperation(workflow=workflow):
+            due = "" if pending.due_at_s is None else f", until {time_text(pending.due_at_s)}"
+            text = f"waits for the message {' or '.join(names)} ({shown}){due}"
+            return ExecutionReason(
+                code="message", text=text, step=shown, target=", ".join(names), at_s=pending.due_at_s, is_deadline=pending.due_at_s is not None
+            )
+        case SpawnOperation(workflow=workflow, id=id):
             is_approval = workflow == APPROVAL_WORKFLOW
+            text = f"waits for the approval {shown}" if is_approval else f"waits for its child {workflow}/{id} ({shown})"
             return ExecutionReason(code="approval" if is_approval else "child", text=text, step=shown, target="" if is_approval else workflow)
-    return ExecutionReason(code="deciding", text=text, step=shown)
+    return ExecutionReason(code="deciding", text=f"waits for {shown}", step=shown)
 
 
 def _next_attempt(pending: PendingOperation, attempts: Sequence[StepAttempt]) -> ExecutionReason:
-    is_interrupted = pending.state == "interrupted"
+    shown, is_interrupted = path_text(pending.path), pending.state == "interrupted"
     error = next((one.error for one in reversed(attempts) if one.error is not None), None)
     following = len(attempts) + 1 if attempts else pending.attempt + 1
+    at = "" if pending.due_at_s is None else f" at {time_text(pending.due_at_s)}"
+    after = ", after its process was lost" if is_interrupted else "" if error is None else f", after {error.type}: {error.message}"
     return ExecutionReason(
         code="interrupted" if is_interrupted else "retry",
-        text=next_attempt_reason(pending, following, error),
-        step=path_text(pending.path),
+        text=f"tries {shown} again (attempt {following}){at}{after}",
+        step=shown,
         target=operation_target(pending.op),
         at_s=pending.due_at_s,
         attempt=following,
@@ -207,6 +237,14 @@ def _with_approval(found: ExecutionReason, shown: ApprovalState) -> ExecutionRea
     votes = f" ({len(shown.votes)} of {shown.request.quorum} votes)" if shown.request.quorum > 1 else ""
     text = f"waits for approval by {named or 'anybody'}{votes}: {shown.request.title}{until}"
     return msgspec.structs.replace(found, text=text, people=people, at_s=due_at_s, is_deadline=due_at_s is not None, target=shown.request.title)
+
+
+def time_text(at_s: float) -> str:
+    """A time as sentences have it."""
+    try:
+        return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return "a time beyond any calendar"
 
 
 # Of the present
