@@ -164,7 +164,7 @@ async def test_what_belongs_to_another_tenant_does_not_exist(api: Api) -> None:
             given = {"executions.preset": {"step": "x"}, "executions.plan": {"verb": "cancel"}, "runs.approve": {"approve": True, "resumeToken": "x"}}
             reported = {"runs.complete": {"status": "completed"}, "runs.report_status": {"status": "running"}}
             body = None if operation.method == "GET" else (given | reported).get(operation.name, {})
-            query = {"executions.passages": "?node=x"}.get(operation.name, "")
+            query = {"executions.passages": "?node=x", "executions.conditions": "?path=x"}.get(operation.name, "")
             answer = await api(operation.method, path + query, body)
             assert answer.status == 404, operation.name
 

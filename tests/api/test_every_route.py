@@ -60,7 +60,7 @@ BODIES: dict[str, Any] = {
 DOCUMENT = {"perdure": 1, "name": "invoice", "allow": {"self_edit": True}, "vars": {"n": 0}, "steps": [{"id": "note", "set": {"n": 1}}], "output": "@vars.n"}
 
 
-QUERIES = {"executions.passages": "?node=add"}
+QUERIES = {"executions.passages": "?node=add", "executions.conditions": "?path=add"}
 """What must be given in the query of operations that only read."""
 
 

@@ -246,6 +246,31 @@ steps:
 output: {read: "@read", write: "@write", one: "@one"}
 """
 
+APIS = """
+order: listed
+input: {n: {type: integer}}
+steps:
+  - id: read
+    openapi:
+      url: https://api.example/openapi.json
+      operation: GET /pets/{id}
+      params: {id: "@input.n"}
+      auth: pets
+      variables: {stage: v1}
+      check_response: fail
+      as: json
+      accept: [404]
+      redirects: 2
+      max_bytes: 1000
+      idempotency_key: true
+  - {id: go, listen: go}
+  - {id: file, openapi: {file: openapi.yaml, operation: list}}
+  - id: chat
+    when: false
+    agent: {prompt: "Find a pet", model: fake, tools: [{openapi: {url: "https://api.example/openapi.json", auth: pets}, operations: [list]}]}
+output: {read: "@read", file: "@file"}
+"""
+
 HEAD = """
 version: 1.2.0
 description: Everything that a document has beside its steps
@@ -721,6 +746,7 @@ HEARD = (Sent("right", 1), Sent("left", 2), Sent("first"), Sent("vote", 1), Sent
 CASES: dict[str, DefinitionEntry] = {
     "definition_work": DefinitionEntry(WORK, (GivenOutcome("task", "printed"),), {"n": 7}),
     "definition_sql": DefinitionEntry(STATEMENTS, (Sent(),), {"n": 7}),
+    "definition_apis": DefinitionEntry(APIS, (Sent(),), {"n": 7}),
     "definition_head": DefinitionEntry(HEAD, input={"name": "ann"}),
     "definition_blocks": DefinitionEntry(BLOCKS, (Sent("note", "n"), Waited(30), Sent("go", 1)), {"n": 7}),
     "definition_each": DefinitionEntry(EACH, (Waited(30), Sent("x", 1), Sent("y", 2)), {"of": [5, 6, 7]}),
