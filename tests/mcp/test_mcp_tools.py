@@ -14,7 +14,7 @@ import pytest
 from perdure import App, Definition
 from perdure.core.errors import BadValue
 from perdure.mcp import mcp_tools
-from perdure.mcp.server_session import ServerUnavailable
+from perdure.mcp.server_session import ServerSession, ServerUnavailable
 from perdure.service.step_traces import StepTrace
 
 SERVER = Path(__file__).with_name("raw_server.py")
@@ -187,6 +187,29 @@ async def test_a_server_that_answers_nonsense_fails_or_answers_and_the_execution
     found = await run(servers(mode), {"tool": "raw.add", "with": {"a": 1}}, {"tool": "raw.add", "with": {"a": 2}})
     assert len(found) == 2 and all(one.state in ("completed", "failed") for one in found.values())
     assert mode == "wrong" or found["s1"].decoded_output() == {"total": 3}
+
+
+async def test_an_answer_that_is_no_result_may_be_of_work_that_was_done() -> None:
+    found = await run(servers("wrong"), {"tool": "raw.charge", "retry": {"max": 3, "wait": "10ms"}})
+    assert said(found["s0"])[0] == "in_doubt" and "is no result of a tool" in said(found["s0"])[1]
+    assert [one.split()[0] for one in calls()] == ["charge"]
+
+
+def test_tools_that_are_asked_for_twice_share_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    before = ServerSession._opened
+
+    async def counted(session: ServerSession, secrets: Any) -> Any:
+        opened.append(str(id(session)))
+        return await before(session, secrets)
+
+    first, second = (mcp_tools(servers()) for _ in range(2))
+    by_name = [{one.name: one for one in tools} for tools in (first, second)]
+    tools = [by_name[0]["raw.add"], by_name[1]["raw.user"]]
+    steps = [{"id": "a", "tool": "raw.add", "with": {"a": 1}}, {"id": "b", "tool": "raw.user"}]
+    monkeypatch.setattr(ServerSession, "_opened", counted)
+    Definition.of({"perdure": 1, "name": "flow", "order": "listed", "steps": steps}, tools=tools).run()
+    assert len(set(opened)) == 1
 
 
 @pytest.mark.slow

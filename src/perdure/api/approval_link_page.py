@@ -4,7 +4,8 @@
     POST /approvals/link/{token}   decides
 
 Programs that fetch links in advance, such as those that look for viruses in messages, only GET. A decision needs the nonce of the form, which is signed and
-bound to the link. The token is a secret: the page is kept by no cache, no other page is told its address, and no log or trace has it.
+bound to the link. The token is a secret: it is in no log or trace, and the headers keep the page out of caches and its address out of the
+``Referer`` of other pages.
 """
 
 import time
@@ -125,7 +126,7 @@ class ApprovalLinkPage:
         return f"{text_of(said)}.{text_of(signature(self._secret, NONCE_DOMAIN, said + _hash(token), 'links'))}"
 
     def _is_own_form(self, token: str, nonce: str) -> bool:
-        """Whether a nonce is of a form for this link, and the form is not too old."""
+        """Returns whether this service made the nonce for a form of this link, and the form has not expired."""
         shown, _, by = nonce.partition(".")
         try:
             said = bytes_of(shown)

@@ -4,7 +4,8 @@
     GET  /assets/{name}                    scripts and styles, whose names have a hash of their content
     GET  /icon.svg, /LICENSES.txt          further files of the build
 
-The files are read once, so a process serves the page that belongs to its code, and only names that were found then are answered.
+All files are read once, when the process starts (2 MB in some hundredths of a second), so it serves the page that belongs to its code, also while another
+version is installed over it. Only names that were found then are answered.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ VIEWS = frozenset(("", "executions", "workflows", "approvals", "triggers", "dead
 """The first segments of the addresses of views."""
 
 BASE = '<base href="/">'
-"""What the page has in the place of the path below which it is served."""
+"""An element of the built page. An answer replaces it by one with the path below which the page is served."""
 
 INDEX = "index.html"
 ASSETS = "assets/"
@@ -55,7 +56,7 @@ _REFUSED = re.compile(r"q=0(\.0*)?")
 """The weight of an encoding that a client does not take."""
 
 FILE_POLICY = b"default-src 'none'; script-src 'self'; connect-src 'self'; worker-src 'self'; frame-ancestors 'none'"
-"""What a file may load: the script of a worker is held to its own policy, and not to that of the page."""
+"""The content security policy of files. The script of a web worker has its own policy, and not that of the page that starts it."""
 
 
 class ConsoleFile:
@@ -95,7 +96,7 @@ class ConsolePages:
 
     @property
     def is_built(self) -> bool:
-        """Whether there is a page."""
+        """Is true if the folder has a built page."""
         return INDEX in self._files
 
     @property
@@ -134,7 +135,7 @@ def console_files(folder: Path) -> Mapping[str, ConsoleFile]:
 
 
 def page_policy(nonce: str) -> str:
-    """What the page may load: files of this server alone, and those styles in it that have the nonce."""
+    """Returns the content security policy of the page: it loads files of this server alone, and applies those inline styles that have the nonce."""
     return (
         f"default-src 'none'; script-src 'self'; style-src 'self' 'nonce-{nonce}'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
         "worker-src 'self'; frame-ancestors 'none'; form-action 'self'; base-uri 'self'"
@@ -142,7 +143,7 @@ def page_policy(nonce: str) -> str:
 
 
 def accepts_gzip(header: str) -> bool:
-    """Whether a client takes answers compressed by gzip, by its ``Accept-Encoding``."""
+    """Returns whether the header ``Accept-Encoding`` of a request allows an answer compressed by gzip."""
     weights = {name.strip(): weight.replace(" ", "") for name, _, weight in (part.partition(";") for part in header.lower().split(","))}
     return _REFUSED.fullmatch(weights.get("gzip", "q=0")) is None
 

@@ -60,7 +60,7 @@ async def _head(access: StoreAccess, key: Key) -> Head | None:
 
 
 def _is_of(record: ExecutionRecord, head: Head) -> bool:
-    """Whether a record is what would be read now: all that it has of a head is what this one has."""
+    """Returns whether a kept record is still right: every field that comes from the head has the value of this head."""
     return (
         (record.version, record.status, record.created_at_s) == (head.version, head.status, head.created_at_s)
         and record.runtime_state.executor.worker_origin == head.holder

@@ -27,7 +27,7 @@ def version_headers(operation: Operation, result: Any) -> Headers:
 
 
 def is_known(request: ApiRequest, headers: Headers) -> bool:
-    """Whether the client has what it asks for, by its ``If-None-Match``."""
+    """Returns whether the ``If-None-Match`` of a request has the tag of the answer, so that the client has this version already."""
     wanted, tag = request.header("if-none-match"), dict(headers).get(b"etag")
     if not wanted or tag is None or request.method not in ("GET", "HEAD"):
         return False

@@ -54,7 +54,7 @@ async def send_stream(request: ApiRequest, send: AsgiSend, operation: Operation,
 
 
 class _ReadAhead:
-    """What was read of a stream and is not sent yet, encoded."""
+    """A buffer of encoded items of a stream that were read ahead and not sent yet."""
 
     def __init__(self, found: AsyncGenerator[Any, None], encode: Callable[[Any], bytes], frames: bool) -> None:
         self._found, self._encode, self._frames = found, encode, frames

@@ -1,6 +1,6 @@
-"""What the pages of signed links have in common: their headers, the requests that they take, and how the OpenAPI document describes them.
+"""Shared parts of the pages of signed links: their headers, the form of their requests, and their description in the OpenAPI document.
 
-The token of a link is a secret: its page is kept by no cache, and no other page is told its address.
+The token of a link is a secret. The headers therefore keep the page out of caches, and its address out of the ``Referer`` of other pages.
 """
 
 import math

@@ -9,7 +9,7 @@ from perdure.core.errors import BadValue
 from perdure.core.header_values import is_http_url
 
 PLACEHOLDERS = ("tenant", "workflow", "id", "path", "from_ms", "to_ms")
-"""What a template may contain in braces: of a step its path, of an execution an empty one, and the time from its start to its end in ms since 1970."""
+"""What a template may have in braces. `path` is that of a step, and empty for an execution; the times are its start and its end, in ms since 1970."""
 
 
 def checked_logs_url(template: str) -> str:

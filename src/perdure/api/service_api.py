@@ -47,7 +47,7 @@ class ServiceSettings(NamedTuple):
 
     `origins` are those of pages elsewhere that may use the API, `root_path` is the path below which a proxy publishes it, and
     `public_url` the address at which people reach it, for links. `logs_url` is the template of the address at which its logs are read. The
-    `observation` of the process is told of requests, and its metrics are shown; `roles` are the parts of the process. With `console`, the web page is served.
+    `observation` of the process counts and traces requests; `roles` are the parts of the process. With `console`, the web page is served.
     """
 
     oidc: OidcSettings | None = None
@@ -130,10 +130,9 @@ class ServiceApi:
 
 
 def _facts(settings: ServiceSettings) -> ServerDescription:
-    """What a service says of itself: settings that people ask for, and of secrets only whether there are any."""
+    """Returns what a service says of itself: settings that people ask for, and of secrets only whether there are any."""
     shown: dict[str, Any] = {
         "publicUrl": settings.public_url,
-        "logsUrl": checked_logs_url(settings.logs_url),
         "rootPath": settings.root_path,
         "corsOrigins": list(settings.origins),
         "oidcIssuer": "" if settings.oidc is None else settings.oidc.issuer,
@@ -142,7 +141,9 @@ def _facts(settings: ServiceSettings) -> ServerDescription:
         "activePerPerson": settings.active_limits.per_person,
         "activeOfPeople": settings.active_limits.in_all,
     }
-    return ServerDescription(version=package_version(), started_at_s=time.time(), roles=settings.roles, settings=shown)
+    return ServerDescription(
+        version=package_version(), started_at_s=time.time(), roles=settings.roles, settings=shown, logs_url=checked_logs_url(settings.logs_url)
+    )
 
 
 class ServiceServer:

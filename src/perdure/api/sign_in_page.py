@@ -20,7 +20,7 @@ button { font: inherit; padding: .5rem 1rem; margin-top: 1rem }
 POLICY = (
     f"default-src 'none'; style-src 'sha256-{b64encode(sha256(STYLE.encode()).digest()).decode()}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-"""What a page may load, which is its own style alone, and where its forms may be sent to."""
+"""The content security policy: a page loads its own style and nothing else, and its forms go to these addresses."""
 
 PAGE_HEADERS: Headers = ((b"referrer-policy", b"same-origin"),)
 """With `no-referrer`, browsers would send the forms of these pages without their origin, and the server would refuse them."""

@@ -5,6 +5,7 @@ program: an operation opened or dropped, iterations trimmed, the end. The comman
 is the schedule of the program, and replay compares each command in its place.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
@@ -403,6 +404,15 @@ CommandEvent = OpenedEvent | DroppedEvent | TrimmedEvent | EndedEvent
 Event = ExternalEvent | CommandEvent
 
 COMMAND_EVENTS: frozenset[type] = frozenset(get_args(CommandEvent))
+
+
+def end_of_commands(events: Sequence[Event], size: int) -> int:
+    """Returns how many events a log has with those that its event number `size` caused: the commands that follow it, which were written with it."""
+    while size < len(events) and type(events[size]) in COMMAND_EVENTS:
+        size += 1
+    return size
+
+
 PROGRAM_EVENTS: frozenset[type] = frozenset(
     (
         StartedEvent,

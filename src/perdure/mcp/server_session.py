@@ -15,6 +15,7 @@ from perdure.mcp.server_configs import McpServer, with_secrets
 logger = logging.getLogger("perdure.mcp")
 
 CONNECT_S = 30.0
+SUMMARY_CHARACTERS_MAX = 300
 PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 """How long a server that can't be reached is left alone: doubled with each failure in a row."""
 
@@ -31,13 +32,13 @@ class ServerUnavailable(Exception):
 
 
 class AnswerLost(Exception):
-    """The connection broke, or the time was over, while a tool was called: it is not known whether it has done its work."""
+    """The connection broke, the time was over, or the answer could not be read: it is not known whether the tool has done its work."""
 
     code = "mcp_answer_lost"
 
 
 class ServerSession:
-    """The session of a process with one server. `answer_s` is how long a call takes at most; calls run side by side."""
+    """The session of a process with one server; calls run side by side."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
@@ -65,6 +66,8 @@ class ServerSession:
                 await self._drop(client)
                 raise AnswerLost(f"{self.server.name} ended while {tool} was called") from error
             return {"isError": True, "content": [{"type": "text", "text": error.error.message}]}
+        except ValueError as error:  # what the library raises about an answer that is not one of the protocol
+            raise AnswerLost(f"what {self.server.name} answered to {tool} is no result of a tool: {_summary(error)[:SUMMARY_CHARACTERS_MAX]}") from error
         except (OSError, RuntimeError, EOFError) as error:
             await self._drop(client)
             raise AnswerLost(f"the connection to {self.server.name} broke while {tool} was called: {error}") from error

@@ -22,7 +22,7 @@ from perdure.core.errors import BadExpression, Fatal
 from perdure.definitions.expr import json_schema
 from perdure.mcp.server_configs import McpServer, read_servers
 from perdure.mcp.server_session import AnswerLost, ServerSession
-from perdure.mcp.tool_lists import ListedTool, ToolList, keep_list, kept_lists, listed_tools
+from perdure.mcp.tool_lists import ListedTool, ToolList, config_hash, keep_list, kept_lists, listed_tools
 from perdure.mcp.tool_results import value_of_result
 
 logger = logging.getLogger("perdure.mcp")
@@ -82,7 +82,16 @@ def mcp_tools(source: str | Path | Mapping[str, Any]) -> list[Step[..., Any, Any
     return [tool for server in servers for tool in _tools_of(server, lists[server.name])]
 
 
+_sessions: dict[tuple[str, str], Resource[_CheckedSession]] = {}
+"""By the configuration of a server and the hash of its list: the session that each engine or worker opens once, however often the tools were asked for."""
+
+
 def _tools_of(server: McpServer, known: ToolList) -> list[Step[..., Any, Any]]:
+    sessions = _sessions.setdefault((config_hash(server), known.hash), _session(server, known))
+    return [_step(server, tool, sessions) for tool in known.tools]
+
+
+def _session(server: McpServer, known: ToolList) -> Resource[_CheckedSession]:
     @asynccontextmanager
     async def opened() -> AsyncGenerator[_CheckedSession]:
         session = _CheckedSession(server, known)
@@ -91,8 +100,7 @@ def _tools_of(server: McpServer, known: ToolList) -> list[Step[..., Any, Any]]:
         finally:
             await session.aclose()
 
-    sessions: Resource[_CheckedSession] = Resource(f"mcp:{server.name}", opened)
-    return [_step(server, tool, sessions) for tool in known.tools]
+    return Resource(f"mcp:{server.name}", opened)
 
 
 def _step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession]) -> Step[..., Any, Any]:

@@ -71,7 +71,7 @@ def listed_tools(server: McpServer, answer: Sequence[Mapping[str, Any]]) -> Tool
         found[name] = _listed(one, name)
     if lacking := [name for name in server.tools if name not in found]:
         raise BadValue(f"mcpServers.{server.name}.tools", lacking[0], f"a tool that the server has: {', '.join(sorted(map(str, found))[:20]) or 'none'}")
-    return ToolList(server=_config_hash(server), tools=[found[name] for name in sorted(found)])
+    return ToolList(server=config_hash(server), tools=[found[name] for name in sorted(found)])
 
 
 def _listed(one: Mapping[str, Any], name: str) -> ListedTool:
@@ -135,14 +135,15 @@ def _kept(server: McpServer) -> ToolList | None:
     except (OSError, msgspec.MsgspecError) as error:
         logger.warning("the list of the tools of the MCP server %s can't be read, and is asked for anew: %s", server.name, error)
         return None
-    return kept if kept.server == _config_hash(server) and kept.format == FORMAT else None
+    return kept if kept.server == config_hash(server) and kept.format == FORMAT else None
 
 
 def _file(server: McpServer) -> Path:
     return LOGS / f"{server.name}.tools.json"
 
 
-def _config_hash(server: McpServer) -> str:
+def config_hash(server: McpServer) -> str:
+    """The hash of the configuration of a server."""
     return sha256(msgspec.json.encode(server, order="deterministic")).hexdigest()
 
 
@@ -153,7 +154,7 @@ def _in_thread(servers: Sequence[McpServer]) -> dict[str, ToolList]:
     def ask() -> None:
         try:
             result.append(asyncio.run(_asked(servers)))
-        except BaseException as error:
+        except BaseException as error:  # the thread that waits raises it
             result.append(error)
 
     thread = threading.Thread(target=ask, name="perdure-mcp-lists")

@@ -89,4 +89,4 @@ async def whoami(access: StoreAccess, caller: Caller, allowed: tuple[str, ...] |
     """Returns the caller as the service sees them: tenant, subject, roles, groups, queues, when the key, token or session ends, and the operations that they
     may call, by their names; and the template of the address at which logs are read.
     """
-    return caller_details(caller, allowed, str(server.settings.get("logsUrl", "")))
+    return caller_details(caller, allowed, server.logs_url)

@@ -4,11 +4,10 @@ The log keeps what was decided, not what was compared. So the log is replayed up
 results that there were then.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from perdure.core.error_text import shorten_text
 from perdure.core.errors import BadValue
 from perdure.core.paths import Key, Path, parse_path, path_text
 from perdure.definitions.expr.condition_rows import ConditionRow
@@ -19,13 +18,11 @@ from perdure.definitions.graph.step_texts import condition_text
 from perdure.runtime.blob_loader import BlobCache, run_in_threads
 from perdure.service.definition_views import OF_A_DEFINITION
 from perdure.service.past_states import read_past
+from perdure.service.shown_values import shown_value
 from perdure.service.store_access import StoreAccess
 
 SHOWN_MAX = 100
 """How many conditions are shown: those of the last turns."""
-
-CHARACTERS_MAX = 2_000
-"""How much of a value is shown."""
 
 ConditionRole = Literal["when", "port", "again", "rule"]
 """``when``: whether the step runs. ``port``: the answer of a `test` or `if`. ``again``: whether a `repeat` goes on. ``rule``: a rule of `next`."""
@@ -113,10 +110,5 @@ def _role(one: JudgedCondition, node: GraphNode, *, is_first: bool) -> Condition
 
 
 def _shortened(row: ConditionRow) -> ConditionRow:
-    reads = {name: _shown_value(value) for name, value in row.reads.items()}
-    return msgspec.structs.replace(row, left=_shown_value(row.left), right=_shown_value(row.right), reads=reads, source=_shown_value(row.source))
-
-
-def _shown_value(value: Any) -> Any:
-    text = value if isinstance(value, str) else repr(value)
-    return value if len(text) <= CHARACTERS_MAX else shorten_text(text, CHARACTERS_MAX)
+    reads = {name: shown_value(value) for name, value in row.reads.items()}
+    return msgspec.structs.replace(row, left=shown_value(row.left), right=shown_value(row.right), reads=reads, source=shown_value(row.source))

@@ -58,9 +58,7 @@ async def read_past(store: ReadOnlyStore, key: Key, at: int | None = None) -> Pa
     first = next((number + 1 + before for number, event in enumerate(events) if isinstance(event, e.SnapshotEvent)), 1)
     if not first <= at <= last:
         raise BadValue("at", at, f"one of its log, {first} to {last}" if events else "left out: it has not begun")
-    size = at - before
-    while size < len(events) and type(events[size]) in e.COMMAND_EVENTS:
-        size += 1
+    size = e.end_of_commands(events, at - before)
     return PastState(found.head, events, at - before, size, size + before)
 
 

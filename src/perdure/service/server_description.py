@@ -7,12 +7,16 @@ import msgspec
 
 
 class ServerDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that serves the API. `roles` are its parts (empty: it does not say), and `settings` what it was started with, by the names of its options."""
+    """A process that serves the API. `roles` are its parts (empty: it does not say), and `settings` what it was started with, by the names of its options.
+
+    `logs_url` is the template of the address at which its logs are read (empty: it does not know one).
+    """
 
     version: str
     started_at_s: float
     roles: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
+    logs_url: str = ""
 
 
 def package_version() -> str:

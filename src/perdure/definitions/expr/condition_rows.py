@@ -77,7 +77,7 @@ class _RowReader:
         try:
             row = msgspec.structs.replace(row, **self._values(one))
             return msgspec.structs.replace(row, holds=self._holds(one))
-        except (ExpressionFailed, BadExpression, ProgrammingError) as error:
+        except ProgrammingError as error:
             return msgspec.structs.replace(row, problem=str(error))
 
     def _holds(self, one: Any) -> bool:
@@ -119,13 +119,13 @@ class _RowReader:
     def _evaluated(self, right: Any) -> Any:
         try:
             return compile_template(right, "null", self._compiled.expressions).evaluate(self._scope)
-        except (ExpressionFailed, MissingValueError):
+        except (ExpressionFailed, MissingValueError):  # the evaluation of the row says so
             return None
 
     def _value_at(self, text: str) -> Any:
         try:
             return reference_getter(parse_reference(text))(self._scope)
-        except (MissingValueError, BadExpression):
+        except (MissingValueError, BadExpression):  # the name of a loop of CEL, or a value that is not there: the evaluation of the expression says it
             return None
 
 

@@ -4,7 +4,7 @@ The execution returns the result of the step when the step has settled for the f
 In the other orders, what runs beside it goes on until it is reached, and what runs then is ended.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from perdure.core.errors import BadValue
@@ -55,15 +55,22 @@ def ending_after(document: dict[str, Any], step: str) -> dict[str, Any]:
 def _apart_without(ir: IR, step: str) -> set[str]:
     """The steps, outside of any block, that are reached only through the step. If it led nowhere, they would begin at once."""
     outside = {number for number, node in enumerate(ir.nodes) if not _is_in_block(ir, node.region)}
-    reached = set(ir.regions[0].entries)
+    leads: dict[int, list[int]] = {}
+    for edge in ir.edges:
+        if ir.nodes[edge.source].id != step:
+            leads.setdefault(edge.source, []).append(edge.target)
+    return {ir.nodes[number].id for number in outside - _reached(ir.regions[0].entries, leads)}
+
+
+def _reached(starts: Iterable[int], leads: Mapping[int, Sequence[int]]) -> set[int]:
+    """The numbers from which one comes to others, and those."""
+    reached = set(starts)
     added = [*reached]
     while added:
-        number = added.pop()
-        if ir.nodes[number].id != step:
-            further = {edge.target for edge in ir.edges if edge.source == number} & outside - reached
-            reached |= further
-            added += further
-    return {ir.nodes[number].id for number in outside - reached}
+        further = {*leads.get(added.pop(), ())} - reached
+        reached |= further
+        added += further
+    return reached
 
 
 def _is_in_block(ir: IR, region: int) -> bool:
@@ -96,14 +103,11 @@ def _keep_what_it_needs(document: dict[str, Any], one: PlacedStep) -> None:
     """Leaves out the steps on which the step, or the block around it, does not depend."""
     ir = compile_definition(document)
     first = pointer_parts(one.pointer)[1]
-    wanted = [document["steps"][int(first)]["id"]]
     numbers = {node.id: number for number, node in enumerate(ir.nodes)}
-    needed = {numbers[wanted[0]]}
-    while wanted:
-        number = numbers[wanted.pop()]
-        sources = {edge.source for edge in ir.edges if edge.target == number} - needed
-        needed |= sources
-        wanted += [ir.nodes[source].id for source in sources]
+    needs: dict[int, list[int]] = {}
+    for edge in ir.edges:
+        needs.setdefault(edge.target, []).append(edge.source)
+    needed = _reached([numbers[document["steps"][int(first)]["id"]]], needs)
     document["steps"] = [step for step in document["steps"] if numbers[step["id"]] in needed]
 
 

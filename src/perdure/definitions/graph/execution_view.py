@@ -64,13 +64,6 @@ class ExecutionView(msgspec.Struct, frozen=True):
     tokens: TokenCounts
 
 
-def end_of_commands(events: Sequence[e.Event], number: int) -> int:
-    """The number of the last command that event `number` caused; itself if it caused none."""
-    while number < len(events) and type(events[number]) in e.COMMAND_EVENTS:
-        number += 1
-    return number
-
-
 def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator[LoadBlob, bytes, ExecutionView | None]:
     """Returns the view after event `number` of a log, counted from 1; None if the execution has not begun by then.
 
@@ -79,10 +72,9 @@ def view_at_event(key: Key, events: Sequence[e.Event], number: int) -> Generator
     Raises:
         NotReplayable: the log does not replay.
     """
-    end = end_of_commands(events, number)
     following = ViewReplay(key)
     try:
-        yield from following.begin(events, number, until=end)
+        yield from following.begin(events, number, until=e.end_of_commands(events, number))
         return following.view(number)
     finally:
         following.close()
@@ -94,10 +86,9 @@ def conditions_at_event(key: Key, events: Sequence[e.Event], number: int, path: 
     Raises:
         NotReplayable: the log does not replay.
     """
-    end = end_of_commands(events, number)
     following = ViewReplay(key, path)
     try:
-        yield from following.begin(events, number, until=end)
+        yield from following.begin(events, number, until=e.end_of_commands(events, number))
         return following.conditions(path)
     finally:
         following.close()

@@ -13,7 +13,6 @@ import msgspec
 from perdure.code.durations import whole_number
 from perdure.core import events as e
 from perdure.core import log_format, values
-from perdure.core.error_text import shorten_text
 from perdure.core.errors import BadValue, LogDamaged, NotFound, NotReplayable
 from perdure.core.operations import Failure, Outcome
 from perdure.core.paths import Key
@@ -33,15 +32,13 @@ from perdure.service.definition_starts import release_of
 from perdure.service.proposals.recorded_answers import RecordedAnswers
 from perdure.service.proposals.trial_run import RecordedRun, TrialRun, TriedDefinition, UnknownStep
 from perdure.service.queries import ExecutionFilter
+from perdure.service.shown_values import shown_value
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import HeadFilter
 
 EXECUTIONS_MAX = 100
 TRIAL_S = 20.0
 """How long one trial works. The executions that are left then are unknown."""
-
-SHOWN_CHARACTERS_MAX = 2_000
-"""How much of a value that differs is shown."""
 
 ENDED = ("completed", "failed")
 """The statuses of the executions that are tried."""
@@ -218,7 +215,7 @@ async def _stop(payloads: BlobCache, key: Key, run: TrialRun, after: ExecutionVi
 
 
 def _shown_results(view: ExecutionView) -> dict[str, Any]:
-    return {id: _shown(value) for id, value in view.tokens.outputs.items()}
+    return {id: shown_value(value) for id, value in view.tokens.outputs.items()}
 
 
 async def _side(payloads: BlobCache, blobs: Mapping[str, bytes], view: ExecutionView, ended: e.EndedEvent | None) -> _Side:
@@ -263,9 +260,4 @@ def _compared(key: Key, before: _Side, after: _Side, unknown: UnknownStep | None
 
 
 def _difference(before: Any, after: Any) -> ValueDifference:
-    return ValueDifference(_shown(before), _shown(after))
-
-
-def _shown(value: Any) -> Any:
-    text = value if isinstance(value, str) else repr(value)
-    return value if len(text) <= SHOWN_CHARACTERS_MAX else shorten_text(text, SHOWN_CHARACTERS_MAX)
+    return ValueDifference(shown_value(before), shown_value(after))

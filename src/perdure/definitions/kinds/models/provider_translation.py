@@ -104,7 +104,8 @@ def provider_parameters(request: ChatRequest, model: Model) -> ModelRequestParam
 
 def _answering(request: ChatRequest) -> str:
     name = ANSWER
-    while name in provider_names(request).values():
+    taken = {*provider_names(request).values()}
+    while name in taken:
         name += "_"
     return name
 
