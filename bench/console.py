@@ -26,16 +26,34 @@ KILOBYTES_MAX, COLD_MS_MAX, INSIDE_MS_MAX = 350.0, 500.0, 100.0
 ROWS_SHOWN = 12
 """So many rows are in sight; more are drawn when one scrolls to them."""
 
-USABLE = """(rows) => new Promise((found) => {
-  const began = window.began ?? 0;
-  const look = () => {
-    const drawn = document.querySelectorAll('[role="table"][aria-label="Executions"] [role="row"][data-index]').length;
-    const isBusy = document.querySelector('[role="status"]')?.textContent?.startsWith('Reading');
-    if (drawn >= rows && !isBusy) requestAnimationFrame(() => found(performance.now() - began));
-    else requestAnimationFrame(look);
+WATCH = """(() => {
+  const keep = (began, rows) => {
+    const number = (window.sought = (window.sought ?? 0) + 1);
+    window.took = null;
+    const look = () => {
+      if (number !== window.sought) return;
+      const drawn = document.querySelectorAll('[role="table"][aria-label="Executions"] [role="row"][data-index]').length;
+      const isBusy = document.querySelector('[role="status"]')?.textContent?.startsWith('Reading');
+      const isThere = drawn >= rows && !isBusy && location.href !== window.left;
+      if (isThere) requestAnimationFrame(() => { if (number === window.sought) window.took = performance.now() - began; });
+      else requestAnimationFrame(look);
+    };
+    look();
   };
-  look();
-})"""
+  const listen = (event) => {
+    if (event.type === 'keydown' && event.key !== 'Enter') return;
+    window.left = location.href;
+    keep(event.timeStamp, ROWS);
+  };
+  addEventListener('click', listen, true);
+  addEventListener('keydown', listen, true);
+  keep(0, ROWS);
+})()""".replace("ROWS", str(ROWS_SHOWN))
+"""Measures in the page: from its navigation, a click or Enter until a frame with the list of the new address has been shown. Playwright only reads the result,
+because what it does before a click, such as waiting until a link stays in its place, is no part of what a user waits for.
+"""
+
+TOOK = "() => new Promise((found) => { const look = () => window.took == null ? setTimeout(look, 5) : found(window.took); look(); })"
 
 
 class Measure(NamedTuple):
@@ -75,22 +93,20 @@ def measured(browser: Any, url: str, rounds: int) -> Iterator[Measure]:
     sizes, cold, inside, filtered = list[float](), list[float](), list[float](), list[float]()
     for number in range(rounds):
         context = browser.new_context(viewport={"width": 1280, "height": 800})
+        context.add_init_script(WATCH)
         page = context.new_page()
         page.goto(f"{url}/executions#token={TOKEN}", wait_until="commit")
-        cold.append(page.evaluate(USABLE, ROWS_SHOWN))
+        cold.append(page.evaluate(TOOK))
         sizes.append(page.evaluate(SIZE) / 1024)
         page.wait_for_timeout(500)
-        for name, into in (("Approvals", None), ("Executions", inside)):
-            page.evaluate("() => { window.began = performance.now(); }")
-            page.get_by_role("link", name=name, exact=True).click()
-            if into is not None:
-                into.append(page.evaluate(USABLE, ROWS_SHOWN))
+        page.get_by_role("link", name="Approvals", exact=True).click()
+        page.wait_for_timeout(500)
+        page.get_by_role("link", name="Executions", exact=True).click()
+        inside.append(page.evaluate(TOOK))
         box = page.get_by_label("Filter", exact=True)
         box.fill(f"workflow=filled id=f{number % 9 + 1}")
-        page.evaluate("() => { window.began = performance.now(); }")
         box.press("Enter")
-        page.wait_for_url("**id=f*")
-        filtered.append(page.evaluate(USABLE, ROWS_SHOWN))
+        filtered.append(page.evaluate(TOOK))
         context.close()
     yield Measure("first page, by gzip", "KB", sizes, KILOBYTES_MAX)
     yield Measure("list of 50, cold", "ms", cold, COLD_MS_MAX)

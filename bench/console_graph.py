@@ -161,9 +161,7 @@ def main() -> int:
     if given.trace is not None:
         given.trace.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        build_console.install()
-        build_console.generate()
-        build_console.npm("run", "--silent", "build", "--", "--config", "vite.samples.config.ts", "--outDir", folder, "--logLevel", "error")
+        build_console.build_samples(Path(folder))
         if given.alone:
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
         found = list(_measured(playwright, chromium, Path(folder), given.steps, given.trace))

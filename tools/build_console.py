@@ -151,6 +151,18 @@ def build(given: argparse.Namespace) -> None:
         npm("run", "--silent", "build", "--", "--logLevel", "warn")
 
 
+def build_samples(folder: Path) -> None:
+    """Builds the page of graphs to look at and to measure, which is no part of the console, into a folder.
+
+    Raises:
+        UnavailableError: there is no Node.js, or the packages can't be had.
+        NpmError: something is wrong with the sources.
+    """
+    install()
+    generate()
+    npm("run", "--silent", "build", "--", "--mode", "samples", "--outDir", str(folder), "--logLevel", "error")
+
+
 def main() -> None:
     """Builds what the arguments ask for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
