@@ -14,7 +14,7 @@ from perdure.core.paths import Key
 from perdure.operations import on_access, on_executions
 from perdure.operations.operation_table import OPERATIONS, Operation
 from perdure.remote.http_access import HttpAccess
-from perdure.service.access_keys import KeyRequest
+from perdure.service.access_keys import KeyRequest, create_key
 from perdure.service.callers import LOCAL, ROLES, Caller, caller_details
 from perdure.service.sessions import open_session
 from tests.api.api_setup import Api, api_in_process, api_on_a_port
@@ -52,11 +52,28 @@ async def test_sessions_are_listed_and_ended(api: Api) -> None:
     assert (await api("DELETE", f"/api/sessions/{opened.id}")).status == 404
 
 
+async def test_who_has_a_key_learns_its_name(api: Api) -> None:
+    created = await create_key(api.app.access.store, "acme", KeyRequest(name="ci of the shop", roles=("viewer",)), "key:root")
+    api.caller = Caller("acme", f"key:{created.key.id}", frozenset(("viewer",)))
+    assert (await api("GET", "/api/whoami")).json["name"] == "ci of the shop"
+    api.caller = Caller("default", f"key:{created.key.id}", frozenset(("viewer",)))
+    assert (await api("GET", "/api/whoami")).json["name"] == "", "a key of another tenant"
+
+
 async def test_everybody_learns_who_they_are_and_nobody_says_it(api: Api) -> None:
     api.caller = Caller("acme", "key:w", frozenset(("operator",)), queues=("mails",))
     found = (await api("GET", "/api/whoami")).json
     assert found.pop("operations") == [one.name for one in OPERATIONS if one.for_workers and one.role in ("operator", None)]
-    assert found == {"tenantName": "acme", "subject": "key:w", "roles": ["operator"], "groups": [], "queues": ["mails"], "expiresAt": None, "logsUrl": ""}
+    assert found == {
+        "tenantName": "acme",
+        "subject": "key:w",
+        "roles": ["operator"],
+        "groups": [],
+        "queues": ["mails"],
+        "expiresAt": None,
+        "logsUrl": "",
+        "name": "",
+    }
     assert (await api("GET", "/api/whoami?caller=key:root")).status == 422
 
 

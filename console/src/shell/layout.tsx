@@ -111,7 +111,7 @@ function Person({ onHelp }: { onHelp: () => void }) {
   const { data: person } = useQuery(whoamiQuery);
   const { data: session } = useQuery(sessionQuery);
   const settings = useSettings();
-  const who = person ? `${person.subject} · ${person.tenantName}` : "…";
+  const who = person ? `${person.name || person.subject} · ${person.tenantName}` : "…";
   const others = (session?.tenants ?? []).filter((one) => one !== person?.tenantName);
   const change = async (action: () => Promise<unknown>, then: () => void) => {
     try {

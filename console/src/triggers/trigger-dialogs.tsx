@@ -13,9 +13,8 @@ import { TextField } from "@/parts/field";
 import { FormDialog } from "@/parts/form-dialog";
 import { Facts } from "@/parts/page";
 import { StartedDialog } from "@/parts/started-dialog";
-import { TimeText } from "@/parts/time-text";
 import { tellEveryone } from "@/shell/told";
-import { countText } from "@/words/times";
+import { countText, exactTime } from "@/words/times";
 import { apiTime } from "./tick-times";
 import type { Trigger } from "./trigger-words";
 
@@ -96,6 +95,8 @@ export function RunTriggerDialog({ trigger, onClose }: Props) {
 }
 
 /** Starts executions for the ticks of the past: first it counts them, then it starts exactly those. */
+const exactText = (at: string | null | undefined) => at && exactTime(Date.parse(at));
+
 export function BackfillDialog({ trigger, onClose }: Props) {
   const [from, setFrom] = useState("");
   const [until, setUntil] = useState("");
@@ -147,14 +148,15 @@ export function BackfillDialog({ trigger, onClose }: Props) {
       {count.error !== null && <ActionError error={count.error} />}
       {start.error !== null && <ActionError error={start.error} />}
       <div role="status">
+        {from && until && missing && <p>{missing}.</p>}
         {(done ?? counted) && (
           <Facts
             of={[
               ["Ticks in this time", countText((done ?? counted)?.total ?? 0)],
               ["Have run already", countText((done ?? counted)?.existing ?? 0)],
               [done ? "Started" : "Would be started", countText(done ? done.started : fresh)],
-              ["The first", (done ?? counted)?.firstAt && <TimeText at={(done ?? counted)?.firstAt} />],
-              ["The last", (done ?? counted)?.lastAt && <TimeText at={(done ?? counted)?.lastAt} />],
+              ["The first", exactText((done ?? counted)?.firstAt)],
+              ["The last", exactText((done ?? counted)?.lastAt)],
             ]}
           />
         )}

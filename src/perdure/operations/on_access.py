@@ -87,6 +87,6 @@ async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:
 
 async def whoami(access: StoreAccess, caller: Caller, allowed: tuple[str, ...] | None = None, server: ServerDescription = NO_SERVER) -> CallerDetails:
     """Returns the caller as the service sees them: tenant, subject, roles, groups, queues, when the key, token or session ends, and the operations that they
-    may call, by their names; and the template of the address at which logs are read.
+    may call, by their names; the name of the key, and the template of the address at which logs are read.
     """
-    return caller_details(caller, allowed, server.logs_url)
+    return caller_details(caller, allowed, server.logs_url, await access_keys.key_name(access.store, caller))

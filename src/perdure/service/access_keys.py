@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from perdure.code.declarations import checked_name
 from perdure.core.errors import BadValue, NotFound, StaleRecord, StoreError, Unauthenticated
 from perdure.service.access_records import CREDENTIAL_TENANT, CREDENTIALS, KEY_USES, KEYS, AccessKey, KeySecret, LastKeyUse
-from perdure.service.callers import Caller, Role, checked_roles
+from perdure.service.callers import PROGRAM, Caller, Role, checked_roles
 from perdure.service.credentials import (
     KEPT_S,
     CredentialCache,
@@ -232,6 +232,13 @@ async def read_key(store: ReadOnlyStore, tenant: str, id: str) -> KeyDetails:
         raise _unknown_key(tenant, id)
     use = await KEY_USES.read(store, tenant, id)
     return key_details(tenant, id, found.value, found.version, (await store.store_time()).now_s, None if use is None else use.value.used_at_s)
+
+
+async def key_name(store: ReadOnlyStore, caller: Caller) -> str:
+    """Returns the name of the key that a caller has given; empty for callers without a key."""
+    id = caller.subject.removeprefix(PROGRAM)
+    found = await KEYS.read(store, caller.tenant, id) if caller.subject.startswith(PROGRAM) and is_record_key(id) else None
+    return "" if found is None else found.value.name
 
 
 async def list_keys(store: ReadOnlyStore, tenant: str, limit: int = 100, after: str | None = None) -> KeyPage:

@@ -74,7 +74,8 @@ class Caller(msgspec.Struct, frozen=True):
 
 class CallerDetails(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller is told of themselves. `operations` are the names of what they may call (None: there is no server, and no limit); what a request is about
-    may still be refused. `logs_url` is the template of the address at which the logs of executions are read, empty if the service does not know one.
+    may still be refused. `logs_url` is the template of the address at which the logs of executions are read, empty if the service does not know one. `name` is
+    that of the key, empty without one.
     """
 
     tenant_name: str
@@ -85,9 +86,10 @@ class CallerDetails(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_s: float | None
     operations: tuple[str, ...] | None = None
     logs_url: str = ""
+    name: str = ""
 
 
-def caller_details(caller: Caller, operations: tuple[str, ...] | None = None, logs_url: str = "") -> CallerDetails:
+def caller_details(caller: Caller, operations: tuple[str, ...] | None = None, logs_url: str = "", name: str = "") -> CallerDetails:
     """What is shown of a caller; roles are in the order of the alphabet."""
     return CallerDetails(
         tenant_name=caller.tenant,
@@ -98,6 +100,7 @@ def caller_details(caller: Caller, operations: tuple[str, ...] | None = None, lo
         expires_at_s=caller.expires_at_s,
         operations=operations,
         logs_url=logs_url,
+        name=name,
     )
 
 
