@@ -309,7 +309,7 @@ def remote_environment(blobs: str | None) -> RunEnvironment:
     return RunEnvironment(NOTHING_MORE, NO_POLICY, blob_contents(blobs))
 
 
-def load_models(file: str) -> Mapping[str, ModelSource]:
+def load_models(file: str) -> Mapping[str, ModelSource | tuple[str, ...]]:
     """The models in a file; the command ends if it is not valid."""
     from perdure.definitions.kinds.models.model_sources import load_sources
 

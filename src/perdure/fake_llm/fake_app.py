@@ -216,7 +216,8 @@ def _mishap(protocol: Protocol, error: ScriptedError) -> FakeResponse:
     status = error.status or int(protocol.statuses[kind][0])
     message = error.message or MESSAGES.get(kind, "the request is not valid")
     body = msgspec.json.encode(protocol.error(kind, message)) if error.body is None else error.body.encode()
-    headers = () if error.retry_after is None else ((b"retry-after", f"{error.retry_after:g}".encode()),)
+    after = f"{error.retry_after:g}" if isinstance(error.retry_after, float | int) else error.retry_after
+    headers = () if after is None else ((b"retry-after", after.encode()),)
     return FakeResponse(status, body, headers)
 
 

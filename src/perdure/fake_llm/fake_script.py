@@ -168,12 +168,14 @@ class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedError(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An error: a `kind` of the vendor, or a `status`. `body` is sent unchanged, JSON or not, with any status, even 200."""
+    """An error: a `kind` of the vendor, or a `status`. `body` is sent unchanged, JSON or not, with any status, even 200. `retry_after` is in seconds, or a text
+    that is sent unchanged, such as a date.
+    """
 
     kind: Mishap | None = None
     status: int = 0
     message: str = ""
-    retry_after: float | None = None
+    retry_after: float | str | None = None
     body: str | None = None
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,7 +13,16 @@ import pytest_asyncio
 from perdure.core.errors import Fatal, RetryAfter
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_client import send_model_request
-from perdure.definitions.kinds.models.model_errors import ContextTooLong, ModelBusy, ModelRejected, ModelUnavailable, UnknownModel
+from perdure.definitions.kinds.models.model_errors import (
+    ContextTooLong,
+    KeyRefused,
+    ModelBusy,
+    ModelNotFound,
+    ModelRejected,
+    ModelUnavailable,
+    OutOfCredit,
+    UnknownModel,
+)
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest, ModelUsage, ToolSpec
 from perdure.fake_llm import Fake, serving
 from tests.definitions.kinds.models.scripted_provider import BUG, KEY, NAMES, SHAPE, deployment, said
@@ -133,10 +144,10 @@ MISHAPS: list[tuple[Any, type[Exception], str]] = [
     ("server", ModelUnavailable, "500: Internal server error"),
     (502, ModelUnavailable, "502"),
     ("context_length", ContextTooLong, "longer than the model can read"),
-    ("auth", ModelRejected, "refuses the key"),
-    ("forbidden", ModelRejected, "refuses the key, or what it may do"),
-    ("not_found", ModelRejected, "no such model"),
-    ("quota", ModelRejected, "no credit left"),
+    ("auth", KeyRefused, "refuses the key"),
+    ("forbidden", KeyRefused, "refuses the key, or what it may do"),
+    ("not_found", ModelNotFound, "no such model"),
+    ("quota", OutOfCredit, "no credit left"),
     ({"status": 400, "message": "bad field"}, ModelRejected, "bad field"),
     ({"status": 500, "body": "<html>Bad gateway</html>"}, ModelUnavailable, "500"),
     *(({"status": 200, "body": body}, ModelUnavailable, "JSON|can't be read") for body in ("{not json", '{"hello": "world"}', "[]", "null", "")),
@@ -154,6 +165,15 @@ async def test_an_error_is_tried_again_only_if_that_may_help(provider: Provider,
     assert len(provider.fake.requests) == 1, "how often it is tried is a matter of the step"
     if isinstance(raised.value, RetryAfter):
         assert raised.value.after_s == mishap["retry_after"]
+
+
+@pytest.mark.parametrize("model", NAMES[:3])
+async def test_a_provider_may_say_by_a_date_when_it_may_be_asked_again_and_no_later_than_in_a_day(provider: Provider, model: str) -> None:
+    for ahead, most in ((timedelta(minutes=10), 600.0), (timedelta(days=30), 86_400.0), (timedelta(minutes=-10), 0.0)):
+        date = format_datetime(datetime.now(UTC) + ahead, usegmt=True)
+        with pytest.raises(ModelBusy) as raised:
+            await provider.asked([{"error": {"kind": "rate_limit", "retry_after": date}}], said("Hi", model))
+        assert most - 10 <= raised.value.after_s <= most
 
 
 @pytest.mark.parametrize("model", NAMES[:3])

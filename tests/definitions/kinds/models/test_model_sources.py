@@ -14,12 +14,14 @@ def test_models_are_read_from_yaml_and_json(tmp_path: Path) -> None:
         """
 small: {provider: openai, model: gpt-x, price: {input: 1, output: 4, cache_read: 0.1}}
 ours: {provider: openai-chat, model: llama, base_url: "http://gpu:8000/v1", key: GPU_KEY, settings: {top_p: 0.5}}
+careful: [small, ours, "anthropic:claude-x"]
 """
     )
     (tmp_path / "models.json").write_text('{"large": {"provider": "anthropic", "model": "claude-x"}}')
     assert load_sources(tmp_path / "models.yaml") == {
         "small": ModelSource("openai", "gpt-x", price=ModelPrice(1, 4, 0.1)),
         "ours": ModelSource("openai-chat", "llama", "http://gpu:8000/v1", "GPU_KEY", settings={"top_p": 0.5}),
+        "careful": ("small", "ours", "anthropic:claude-x"),
     }
     assert load_sources(tmp_path / "models.json") == {"large": ModelSource("anthropic", "claude-x")}
     (tmp_path / "fake.yaml").write_text(models_yaml("http://127.0.0.1:5"))
@@ -33,6 +35,8 @@ ours: {provider: openai-chat, model: llama, base_url: "http://gpu:8000/v1", key:
         ("small: {provider: openai}", "small.*missing required field `model`"),
         ("small: {provider: openai, model: x, url: y}", "small.*unknown field `url`"),
         ("small: [", "YAML"),
+        ("small: [large]", "small.*name of a model of this file"),
+        ("small: [other]\nother: [small]", "small.*no list"),
         ("- a", "a mapping of names to models"),
     ],
 )

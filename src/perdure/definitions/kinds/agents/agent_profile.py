@@ -35,10 +35,10 @@ You are an agent that does one task inside of a durable workflow, by calling too
 
 
 async def ask_model(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
-    """Sends a request to the model that the deployment has under its name."""
-    from perdure.definitions.kinds.models.model_client import send_model_request  # here, as it takes a library that is optional
+    """Requests an answer of the model that the deployment has under its name."""
+    from perdure.definitions.kinds.models.model_fallback import request_answer  # here, as it takes a library that is optional
 
-    return await send_model_request(request, deployment)
+    return await request_answer(request, deployment)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import msgspec
 from perdure.core.errors import Fatal
 from perdure.definitions.graph.step_kind import Kind, KindResult, Limit
 from perdure.definitions.kinds.deployment import Deployment
-from perdure.definitions.kinds.models.model_client import send_model_request
+from perdure.definitions.kinds.models.model_fallback import request_answer
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest
 
 DEFAULT_MODEL = "default"
@@ -38,7 +38,7 @@ def llm_kind(deployment: Deployment) -> Kind:
 
     async def run(config: dict[str, Any], input: Any = None, env: Any = None) -> KindResult:
         wanted = step_request(config, input)
-        return step_result(await send_model_request(wanted, deployment), wanted)
+        return step_result(await request_answer(wanted, deployment), wanted)
 
     return Kind(
         "llm",
@@ -109,7 +109,7 @@ def step_result(answer: ChatAnswer, wanted: ChatRequest) -> KindResult:
     """The result of a step with its metadata. With a schema it is the data; an answer that is not data is kept in ``meta.text``."""
     usage = {name: getattr(answer.usage, name) for name in answer.usage.__struct_fields__}
     meta: dict[str, Any] = {
-        "llm": {"model": answer.model, "temperature": wanted.temperature, "provider": answer.provider, "name": wanted.model},
+        "llm": {"model": answer.model, "temperature": wanted.temperature, "provider": answer.provider, "name": answer.answered_by or wanted.model},
         "finish": answer.finish,
         "usage": usage,
     }

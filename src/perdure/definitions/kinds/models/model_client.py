@@ -27,8 +27,6 @@ from perdure.definitions.kinds.models.model_sources import API_KEY_VARIABLES, Mo
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.models import Model
-if TYPE_CHECKING:
-    from pydantic_ai.models import Model
 
 
 HTTP_S, CONNECT_S = 600.0, 10.0
@@ -176,13 +174,13 @@ NO_KEY = "none"
 """The key that is sent to a server that needs none."""
 
 
-async def send_model_request(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
+async def send_model_request(request: ChatRequest, deployment: Deployment, key_suffix: str = "") -> ChatAnswer:
     """Sends one request to the model that the deployment has under its name, and returns the answer. An async function in the place of a model is called.
 
-    The request carries the step's idempotency key. Cancelling closes the connection.
+    The request carries the step's idempotency key, which ends in `key_suffix`. Cancelling closes the connection.
 
     Raises:
-        UnknownModel, ModelRejected, ContextTooLong: a retry is useless; all are `Fatal`.
+        UnknownModel, ModelRejected: a retry is useless; both are `Fatal`, as are the errors that say more exactly why a request was rejected.
         ModelBusy: the provider said when to retry; it is a `RetryAfter`.
         ModelUnavailable: the provider failed, or its answer can't be parsed.
         MissingExtra: the client library is not installed.
@@ -199,7 +197,7 @@ async def send_model_request(request: ChatRequest, deployment: Deployment) -> Ch
         response = await model_request(
             model,
             provider_translation.provider_messages(request),
-            model_settings=_settings(model, where, request),
+            model_settings=_settings(where, request, key_suffix),
             model_request_parameters=provider_translation.provider_parameters(request, model),
             instrument=False,
         )
@@ -236,7 +234,7 @@ def _of_the_step(name: str) -> str | None:
         return None
 
 
-def _settings(model: Model, where: ModelSource, request: ChatRequest) -> Any:
+def _settings(where: ModelSource, request: ChatRequest, key_suffix: str) -> Any:
     """The settings of a request: those of the source, overridden by those of the request."""
     found: dict[str, Any] = dict(where.settings)
     if unknown := found.keys() - _known(where.provider):
@@ -247,14 +245,14 @@ def _settings(model: Model, where: ModelSource, request: ChatRequest) -> Any:
         found["temperature"] = request.temperature
     if request.max_tokens is not None:
         found["max_tokens"] = request.max_tokens
-    found["extra_headers"] = {**_idempotency(), **found.get("extra_headers", {})}
+    found["extra_headers"] = {**_idempotency(key_suffix), **found.get("extra_headers", {})}
     return found
 
 
-def _idempotency() -> dict[str, str]:
+def _idempotency(suffix: str) -> dict[str, str]:
     """The key of the step that asks, as a header takes it."""
     try:
-        key = step_info().key
+        key = step_info().key + suffix
     except LookupError:  # the request does not come from a step
         return {}
     return {"Idempotency-Key": quote(key, safe="/:~#,=;@+")}

@@ -1,8 +1,11 @@
 """Failing: what an error of a provider comes to: whether asking again may help, and when at the earliest.
 
 Fatal             asking again is useless
-├── ModelRejected   the provider does not take the request: its key, its form, what it asks for; or the account has no credit
-│   └── ContextTooLong  ... because it is longer than the model can read
+├── ModelRejected   the provider does not take the request: its form, or what it asks for
+│   ├── ContextTooLong  ... because it is longer than the model can read
+│   ├── KeyRefused      ... because of the key, or of what that may do
+│   ├── ModelNotFound   ... because the provider has no such model, or no such address
+│   └── OutOfCredit     ... because the account has no credit
 └── UnknownModel    nothing here is called so
 RetryAfter
 └── ModelBusy       too many requests, or too many for the provider: it said when to come again
@@ -27,6 +30,24 @@ class ContextTooLong(ModelRejected):
     """The request is longer than the model can read."""
 
     code = "context_too_long"
+
+
+class KeyRefused(ModelRejected):
+    """The provider does not accept the key, or does not allow it what was asked for."""
+
+    code = "model_key_refused"
+
+
+class ModelNotFound(ModelRejected):
+    """The provider has no such model, or nothing is at this address."""
+
+    code = "model_not_found"
+
+
+class OutOfCredit(ModelRejected):
+    """The account has no credit left."""
+
+    code = "model_out_of_credit"
 
 
 class UnknownModel(Fatal):
@@ -56,11 +77,11 @@ def provider_error(error: Exception, name: str, key: str) -> Exception:
         case library.ModelContextWindowExceededError():
             return ContextTooLong(f"{name}: the request is longer than the model can read: {text}; send less, or use a model that reads more")
         case library.ModelAuthenticationError():
-            return ModelRejected(f"{name}: the provider refuses the key, or what it may do: {text}; look at the secret that the model's entry names")
+            return KeyRefused(f"{name}: the provider refuses the key, or what it may do: {text}; look at the secret that the model's entry names")
         case library.ModelNotFoundError():
-            return ModelRejected(f"{name}: the provider has no such model, or no such address: {text}; look at model, provider and base_url of its entry")
+            return ModelNotFound(f"{name}: the provider has no such model, or no such address: {text}; look at model, provider and base_url of its entry")
         case library.ModelQuotaExceededError():
-            return ModelRejected(f"{name}: the account has no credit left: {text}; top it up, and retry the execution")
+            return OutOfCredit(f"{name}: the account has no credit left: {text}; top it up, and retry the execution")
         case library.ModelHTTPError(status_code=status) if status in (408, 409, 429) or status >= 500:
             return _later(f"{name}: the provider answered {status}: {text}", error.retry_after)
         case library.ModelRequestRejectedError() | library.ModelHTTPError() | library.UserError():

@@ -66,7 +66,9 @@ class ChatRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class ChatAnswer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The answer of a model: text, data if a schema was given, or tool calls. `finish` is stop, length, tool or filter."""
+    """The answer of a model: text, data if a schema was given, or tool calls. `finish` is stop, length, tool or filter. `model` is the provider's name of the
+    model; `answered_by` is its name in the deployment, if the requested name stands for several.
+    """
 
     text: str = ""
     data: Any = None
@@ -75,6 +77,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     usage: ModelUsage = ModelUsage()
     model: str = ""
     provider: str = ""
+    answered_by: str = ""
 
 
 BYTES_PER_TOKEN = 4

@@ -1,8 +1,11 @@
-"""The sources of models: where the model of a name is requested. A deployment defines them in ``models.yaml`` or in code; a definition can't."""
+"""The sources of models: where the model of a name is requested. A deployment defines them in ``models.yaml`` or in code; a definition can't.
+
+A name may also stand for a list of other names, of which the first that can answer is requested.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +19,9 @@ Provider = Literal["openai", "openai-chat", "anthropic"]
 
 API_KEY_VARIABLES: dict[str, str] = {"openai": "OPENAI_API_KEY", "openai-chat": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 """The providers, and the secret in which the key for each is unless a source says otherwise."""
+
+
+VENDOR_MODEL_EXAMPLE = "openai:gpt-5-mini"
 
 
 class ModelPrice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -61,6 +67,21 @@ def model_source(models: Mapping[str, Any], name: str) -> ModelSource:
     )
 
 
+def model_names(models: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """The names of the models that are asked for `name`, one after the other: itself, unless it stands for a list.
+
+    Raises:
+        UnknownModel: the list is empty, or has another list in it.
+    """
+    given = models.get(name)
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return (name,)
+    nested = [one for one in given if not isinstance(one, str) or (isinstance(models.get(one), Sequence) and not isinstance(models.get(one), str))]
+    if nested or not given:
+        raise UnknownModel(f"the model {name!r} of the deployment has to be a list of names of models that are no lists; found {list(given)!r}")
+    return tuple(given)
+
+
 def _read(given: Any, name: str) -> ModelSource:
     if isinstance(given, ModelSource):
         return given
@@ -72,8 +93,8 @@ def _read(given: Any, name: str) -> ModelSource:
         ) from None
 
 
-def load_sources(file: str | Path) -> dict[str, ModelSource]:
-    """Loads the sources in a YAML or JSON file: a mapping of names to sources.
+def load_sources(file: str | Path) -> dict[str, ModelSource | tuple[str, ...]]:
+    """Loads the sources in a YAML or JSON file: a mapping of names to sources, or to lists of names.
 
     Raises:
         BadValue: it is invalid; the error names the place.
@@ -85,10 +106,14 @@ def load_sources(file: str | Path) -> dict[str, ModelSource]:
         raise BadValue(str(path), path.name, f"YAML or JSON: {finding}")
     if not isinstance(read.document, dict):
         raise BadValue(str(path), read.document, "a mapping of names to models")
-    found: dict[str, ModelSource] = {}
+    found: dict[str, ModelSource | tuple[str, ...]] = {}
     for name, entry in read.document.items():
         try:
-            found[str(name)] = msgspec.convert(entry, ModelSource)
+            found[str(name)] = tuple(msgspec.convert(entry, list[str])) if isinstance(entry, list) else msgspec.convert(entry, ModelSource)
         except msgspec.ValidationError as error:
-            raise BadValue(f"{path}: {name}", entry, f"a model, such as {{provider: openai, model: gpt-5}}: {error}") from None
+            raise BadValue(f"{path}: {name}", entry, f"a model, such as {{provider: openai, model: gpt-5}}, or a list of names: {error}") from None
+    for name, entry in found.items():
+        for one in entry if isinstance(entry, tuple) else ():
+            if isinstance(found.get(one), tuple) or (one not in found and one.partition(":")[0] not in API_KEY_VARIABLES):
+                raise BadValue(f"{path}: {name}", one, f"the name of a model of this file that is no list, or a vendor's own such as {VENDOR_MODEL_EXAMPLE}")
     return found
