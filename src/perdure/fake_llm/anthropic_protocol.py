@@ -7,7 +7,18 @@ from typing import Any
 
 import msgspec
 
-from perdure.fake_llm.fake_script import FakeRequest, RequestRejected, RequestTurn, ScriptedReply, ScriptedUsage, checked_conversation, expect, text_of
+from perdure.fake_llm.fake_script import (
+    FakeRequest,
+    RequestRejected,
+    RequestTurn,
+    ScriptedReply,
+    ScriptedUsage,
+    checked_conversation,
+    checked_thinking,
+    expect,
+    signature_of,
+    text_of,
+)
 from perdure.fake_llm.openai_protocols import tool_arguments
 
 ANTHROPIC_ERRORS: dict[str, tuple[int, str]] = {
@@ -49,7 +60,7 @@ def _turns(message: dict[str, Any], where: str) -> Iterator[RequestTurn]:
     if role not in ("user", "assistant"):
         raise RequestRejected(400, f'{where}.role: Input should be "user" or "assistant"')
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else expect(content, list, f"{where}.content")
-    asks, said = tuple[str, ...](), list[str]()
+    asks, said, thought = tuple[str, ...](), list[str](), ""
     for number, block in enumerate(blocks):
         match block.get("type"):
             case "tool_result":
@@ -57,17 +68,23 @@ def _turns(message: dict[str, Any], where: str) -> Iterator[RequestTurn]:
             case "tool_use":
                 _ = expect(block.get("input"), dict, f"{where}.{number}.input")
                 asks = (*asks, expect(block.get("id"), str, f"{where}.{number}.id"))
+            case "thinking":
+                thought += checked_thinking(expect(block.get("thinking"), str, f"{where}.{number}.thinking"), block.get("signature"), f"{where}.{number}")
             case "text":
                 if not expect(block.get("text"), str, f"{where}.{number}.text").strip():
                     raise RequestRejected(400, f"{where}.{number}: text content blocks must be non-empty")
                 said.append(block["text"])
     if said or asks:
-        yield RequestTurn(role, "\n".join(said), asks)
+        yield RequestTurn(role, "\n".join(said), asks, thinking=thought)
 
 
 def write_messages_answer(seen: FakeRequest, reply: ScriptedReply, used: ScriptedUsage, number: int) -> dict[str, Any]:
     """Writes an answer."""
-    content: list[dict[str, Any]] = [{"type": "text", "text": reply.text or reply.refusal}] if reply.text or reply.refusal else []
+    content: list[dict[str, Any]] = []
+    if reply.thinking:
+        content.append({"type": "thinking", "thinking": reply.thinking, "signature": signature_of(reply.thinking)})
+    if reply.text or reply.refusal:
+        content.append({"type": "text", "text": reply.text or reply.refusal})
     for index, call in enumerate(reply.calls):
         content.append({"type": "tool_use", "id": call.id or f"toolu_{number}_{index}", "name": call.name, "input": call.args})
     stop = "refusal" if reply.refusal else {"length": "max_tokens", "filter": "refusal"}.get(reply.finish or "", "tool_use" if reply.calls else "end_turn")
@@ -96,6 +113,8 @@ def stream_events(message: dict[str, Any]) -> bytes:
     for index, block in enumerate(message["content"]):
         if block["type"] == "text":
             empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+        elif block["type"] == "thinking":
+            empty, delta = {**block, "thinking": ""}, {"type": "thinking_delta", "thinking": block["thinking"]}
         else:
             empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": tool_arguments(block["input"])}
         events.append({"type": "content_block_start", "index": index, "content_block": empty})

@@ -200,13 +200,13 @@ def _by_its_way(reply: ScriptedReply, seen: FakeRequest) -> ScriptedReply:
         return reply
     if seen.answer_tool and not seen.has_schema:
         args = reply.json if isinstance(reply.json, dict) else {"value": reply.json}
-        return ScriptedReply(reply.text, calls=(*reply.calls, ScriptedToolCall(seen.answer_tool, args)), finish=reply.finish)
-    return ScriptedReply(msgspec.json.encode(reply.json).decode(), calls=reply.calls, finish=reply.finish)
+        return msgspec.structs.replace(reply, json=msgspec.UNSET, calls=(*reply.calls, ScriptedToolCall(seen.answer_tool, args)))
+    return msgspec.structs.replace(reply, json=msgspec.UNSET, text=msgspec.json.encode(reply.json).decode())
 
 
 def _counted(seen: FakeRequest, reply: ScriptedReply) -> ScriptedUsage:
     asked = sum(len(turn.text) for turn in seen.turns)
-    said = len(reply.text) + len(reply.refusal) + sum(len(openai_protocols.tool_arguments(call.args)) for call in reply.calls)
+    said = len(reply.text) + len(reply.thinking) + len(reply.refusal) + sum(len(openai_protocols.tool_arguments(call.args)) for call in reply.calls)
     return ScriptedUsage(1 + asked // CHARACTERS_PER_TOKEN, 1 + said // CHARACTERS_PER_TOKEN)
 
 

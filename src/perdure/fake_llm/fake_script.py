@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,12 +20,13 @@ from perdure.definitions.format.document_parser import parse_document
 
 
 class RequestTurn(NamedTuple):
-    """One message: its role and text, the tool calls in it by id, and the call whose result it is."""
+    """One message: its role and text, the tool calls in it by id, the call whose result it is, and what was thought before it."""
 
     role: Literal["system", "user", "assistant", "tool"]
     text: str = ""
     asks: tuple[str, ...] = ()
     answers: str = ""
+    thinking: str = ""
 
 
 class FakeRequest(NamedTuple):
@@ -107,6 +109,22 @@ def checked_conversation(turns: list[RequestTurn]) -> tuple[RequestTurn, ...]:
     return tuple(turns)
 
 
+def signature_of(thinking: str) -> str:
+    """The signature of what was thought."""
+    return f"signed-{sha256(thinking.encode()).hexdigest()[:24]}"
+
+
+def checked_thinking(thinking: str, signature: Any, where: str) -> str:
+    """What was thought, if it comes back as it was sent.
+
+    Raises:
+        RequestRejected: it does not.
+    """
+    if signature != signature_of(thinking):
+        raise RequestRejected(400, f"{where}: Invalid `signature` in `thinking` block")
+    return thinking
+
+
 def text_of(content: Any, where: str) -> str:
     """The text of a message, which may be a list of parts."""
     if content is None:
@@ -158,9 +176,12 @@ class ScriptedToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptedReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer: `text`, `json` (data, in the way that the request asks for), tool calls, or a refusal. `finish` overrides the usual reason."""
+    """An answer: `text`, `json` (data, in the way that the request asks for), tool calls, or a refusal, after some `thinking`, which is signed and has to come
+    back unchanged. `finish` overrides the usual reason.
+    """
 
     text: str = ""
+    thinking: str = ""
     json: Any = msgspec.UNSET
     calls: tuple[ScriptedToolCall, ...] = ()
     refusal: str = ""

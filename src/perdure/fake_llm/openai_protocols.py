@@ -9,7 +9,18 @@ from typing import Any
 
 import msgspec
 
-from perdure.fake_llm.fake_script import FakeRequest, RequestRejected, RequestTurn, ScriptedReply, ScriptedUsage, checked_conversation, expect, text_of
+from perdure.fake_llm.fake_script import (
+    FakeRequest,
+    RequestRejected,
+    RequestTurn,
+    ScriptedReply,
+    ScriptedUsage,
+    checked_conversation,
+    checked_thinking,
+    expect,
+    signature_of,
+    text_of,
+)
 
 OPENAI_ERRORS: dict[str, tuple[int, str, str | None]] = {
     "invalid": (400, "invalid_request_error", None),
@@ -57,7 +68,8 @@ def _chat_turn(message: dict[str, Any], index: int) -> RequestTurn:
             calls = message.get("tool_calls") or []
             for call in calls:
                 _ = expect(call["function"]["arguments"], str, f"{where}.tool_calls.function.arguments")
-            return RequestTurn("assistant", text, tuple(expect(call.get("id"), str, f"{where}.tool_calls.id") for call in calls))
+            ids = tuple(expect(call.get("id"), str, f"{where}.tool_calls.id") for call in calls)
+            return RequestTurn("assistant", text, ids, thinking=str(message.get("reasoning_content") or ""))
     raise RequestRejected(400, f"{where}.role: {message.get('role')!r} is none")
 
 
@@ -70,6 +82,8 @@ def write_chat_answer(seen: FakeRequest, reply: ScriptedReply, used: ScriptedUsa
     message: dict[str, Any] = {"role": "assistant", "content": reply.text or None, "refusal": reply.refusal or None, "annotations": []}
     if calls:
         message["tool_calls"] = calls
+    if reply.thinking:
+        message["reasoning_content"] = reply.thinking
     finish = {"length": "length", "filter": "content_filter"}.get(reply.finish or "", "tool_calls" if calls else "stop")
     return {
         "id": f"chatcmpl-{number}",
@@ -123,6 +137,9 @@ def read_responses_request(body: dict[str, Any]) -> FakeRequest:
 def _responses_turn(item: dict[str, Any], index: int) -> RequestTurn:
     where = f"input[{index}]"
     match item.get("type", "message"), item.get("role"):
+        case "reasoning", _:
+            thought = "".join(str(one.get("text", "")) for one in expect(item.get("summary"), list, f"{where}.summary"))
+            return RequestTurn("assistant", thinking=checked_thinking(thought, item.get("encrypted_content"), where))
         case "function_call", _:
             _ = expect(item.get("arguments"), str, f"{where}.arguments")
             return RequestTurn("assistant", asks=(expect(item.get("call_id"), str, f"{where}.call_id"),))
@@ -142,7 +159,8 @@ def _joined(turns: list[RequestTurn]) -> list[RequestTurn]:
     found: list[RequestTurn] = []
     for turn in turns:
         if turn.role == "assistant" and found and found[-1].role == "assistant":
-            found[-1] = RequestTurn("assistant", found[-1].text + turn.text, found[-1].asks + turn.asks)
+            before = found[-1]
+            found[-1] = RequestTurn("assistant", before.text + turn.text, before.asks + turn.asks, thinking=before.thinking + turn.thinking)
         else:
             found.append(turn)
     return found
@@ -151,6 +169,9 @@ def _joined(turns: list[RequestTurn]) -> list[RequestTurn]:
 def write_responses_answer(seen: FakeRequest, reply: ScriptedReply, used: ScriptedUsage, number: int) -> dict[str, Any]:
     """Writes an answer."""
     output: list[dict[str, Any]] = []
+    if reply.thinking:
+        summary = [{"type": "summary_text", "text": reply.thinking}]
+        output.append({"type": "reasoning", "id": f"rs_{number}", "summary": summary, "encrypted_content": signature_of(reply.thinking)})
     said = {"type": "refusal", "refusal": reply.refusal} if reply.refusal else {"type": "output_text", "text": reply.text, "annotations": [], "logprobs": []}
     if reply.refusal or reply.text:
         output.append({"type": "message", "id": f"msg_{number}", "status": "completed", "role": "assistant", "content": [said]})

@@ -141,7 +141,7 @@ class Conversation:
         text = answer.text
         if not text and answer.data is not None:
             text = msgspec.json.encode(answer.data).decode()
-        self.say(ChatMessage("assistant", text, answer.calls))
+        self.say(ChatMessage("assistant", text, answer.calls, thinking=answer.thinking))
         self._asked = len(self._messages)
 
     @property

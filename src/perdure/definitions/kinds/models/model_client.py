@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop
 from collections.abc import AsyncGenerator, AsyncIterator
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
@@ -196,7 +197,7 @@ async def send_model_request(request: ChatRequest, deployment: Deployment, key_s
     try:
         response = await model_request(
             model,
-            provider_translation.provider_messages(request),
+            provider_translation.provider_messages(request, model.system),
             model_settings=_settings(where, request, key_suffix),
             model_request_parameters=provider_translation.provider_parameters(request, model),
             instrument=False,
@@ -241,12 +242,26 @@ def _settings(where: ModelSource, request: ChatRequest, key_suffix: str) -> Any:
         raise ModelRejected(f"the model {request.model!r} of the deployment has unknown settings: {', '.join(sorted(unknown))}")
     if where.provider != "anthropic":
         found.setdefault("openai_store", False)
+    if request.tools and not where.base_url:  # the next request of this agent begins like this one; other servers need not know these fields
+        found = {**_cache_settings(where.provider), **found}
     if request.temperature is not None:
         found["temperature"] = request.temperature
     if request.max_tokens is not None:
         found["max_tokens"] = request.max_tokens
     found["extra_headers"] = {**_idempotency(key_suffix), **found.get("extra_headers", {})}
     return found
+
+
+def _cache_settings(provider: str) -> dict[str, Any]:
+    """The settings by which a vendor keeps the beginning of a conversation in its cache, and finds it there: Anthropic marks where it ends, OpenAI is given a
+    key that all requests of an execution have.
+    """
+    if provider == "anthropic":
+        return {"anthropic_cache": True, "anthropic_cache_instructions": True}
+    try:
+        return {"openai_prompt_cache_key": sha256(str(step_info().execution).encode()).hexdigest()[:32]}
+    except LookupError:  # the request does not come from a step
+        return {}
 
 
 def _idempotency(suffix: str) -> dict[str, str]:

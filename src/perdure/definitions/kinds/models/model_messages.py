@@ -27,8 +27,24 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     args: dict[str, Any] = {}
 
 
+class ThinkingBlock(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A part of what a model thought before it answered. Only the provider that wrote it gets it back, unchanged, with the `id` and the `signature` by which
+    it recognizes it. `calls_before` tool calls of the answer come before it, and with `after_text` the text does.
+    """
+
+    text: str = ""
+    id: str = ""
+    signature: str = ""
+    provider: str = ""
+    details: dict[str, Any] | None = None
+    calls_before: int = 0
+    after_text: bool = False
+
+
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation. An assistant's may ask for tools (`calls`); a tool's is the result of the call `call_id`, `is_error` if it failed."""
+    """One message of a conversation. An assistant's may ask for tools (`calls`), and have what it thought before; a tool's is the result of the call `call_id`,
+    `is_error` if it failed.
+    """
 
     role: Literal["user", "assistant", "tool"]
     text: str = ""
@@ -36,6 +52,7 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     call_id: str = ""
     name: str = ""
     is_error: bool = False
+    thinking: tuple[ThinkingBlock, ...] = ()
 
 
 class ModelUsage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -78,6 +95,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     model: str = ""
     provider: str = ""
     answered_by: str = ""
+    thinking: tuple[ThinkingBlock, ...] = ()
 
 
 BYTES_PER_TOKEN = 4
@@ -94,7 +112,7 @@ def checked_usage(usage: ModelUsage, answer: ChatAnswer, request: ChatRequest) -
     that is negative or not a number is unknown.
     """
     sent = _count(usage.input_tokens) or _estimated(request)
-    answered = _count(usage.output_tokens) or _estimated((answer.text, answer.data, answer.calls))
+    answered = _count(usage.output_tokens) or _estimated((answer.text, answer.data, answer.calls, *answer.thinking))
     read = min(_count(usage.cache_read_tokens), sent)
     written = min(_count(usage.cache_write_tokens), sent - read)
     is_estimated = (sent, answered) != (usage.input_tokens, usage.output_tokens) or usage.is_estimated is True

@@ -11,7 +11,7 @@ import msgspec
 
 from perdure.definitions.kinds.models import model_messages
 from perdure.definitions.kinds.models.model_errors import ModelUnavailable
-from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest, ModelUsage, ToolCall
+from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest, ModelUsage, ThinkingBlock, ToolCall
 from perdure.definitions.kinds.models.model_sources import ModelPrice
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def provider_names(request: ChatRequest) -> dict[str, str]:
     return found
 
 
-def provider_messages(request: ChatRequest) -> list[ModelMessage]:
-    """The conversation so far, the system's words first."""
+def provider_messages(request: ChatRequest, provider: str) -> list[ModelMessage]:
+    """The conversation so far, the system's words first, as `provider` gets it. What it has had before it gets again unchanged, so its cache applies."""
     from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart
 
     found: list[ModelMessage] = []
@@ -61,7 +61,7 @@ def provider_messages(request: ChatRequest) -> list[ModelMessage]:
         if said:
             found.append(ModelRequest(parts=said))
             said = []
-        found.append(ModelResponse(parts=_answered(message, names)))
+        found.append(ModelResponse(parts=_answered(message, names, provider), provider_name=provider))
     if said:
         found.append(ModelRequest(parts=said))
     return found
@@ -75,11 +75,20 @@ def _part(message: ChatMessage, names: Mapping[str, str]) -> ModelRequestPart:
     return ToolReturnPart(names[message.name], message.text, message.call_id, outcome="failed" if message.is_error else "success")
 
 
-def _answered(message: ChatMessage, names: Mapping[str, str]) -> list[ModelResponsePart]:
-    from pydantic_ai.messages import TextPart, ToolCallPart
+def _answered(message: ChatMessage, names: Mapping[str, str], provider: str) -> list[ModelResponsePart]:
+    from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
 
-    parts: list[ModelResponsePart] = [TextPart(message.text)] if message.text else []
-    parts += [ToolCallPart(names[call.name], call.args, call.id) for call in message.calls]
+    own = [
+        (block, ThinkingPart(block.text, id=block.id or None, signature=block.signature or None, provider_name=provider, provider_details=block.details))
+        for block in message.thinking
+        if block.provider == provider
+    ]
+    parts: list[ModelResponsePart] = [part for block, part in own if not (block.calls_before or block.after_text)]
+    parts += [TextPart(message.text)] if message.text else []
+    parts += [part for block, part in own if block.after_text and not block.calls_before]
+    for number, call in enumerate(message.calls, 1):
+        parts.append(ToolCallPart(names[call.name], call.args, call.id))
+        parts += [part for block, part in own if block.calls_before == number]
     return parts
 
 
@@ -159,8 +168,22 @@ def model_answer(response: ModelResponse, request: ChatRequest, price: ModelPric
         finish=finish,  # type: ignore[arg-type]  # it is one of them
         model=response.model_name or "",
         provider=response.provider_name or "",
+        thinking=_thinking(response.parts),
     )
     return msgspec.structs.replace(found, usage=_usage(response, price, found, request))
+
+
+def _thinking(parts: Sequence[ModelResponsePart]) -> tuple[ThinkingBlock, ...]:
+    """What the model thought, and where between its text and its calls it did."""
+    from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
+
+    found, calls, has_text = list[ThinkingBlock](), 0, False
+    for part in parts:
+        calls, has_text = calls + isinstance(part, ToolCallPart), has_text or (isinstance(part, TextPart) and bool(part.content))
+        if isinstance(part, ThinkingPart):
+            own = (part.id or "", part.signature or "", part.provider_name or "", part.provider_details)
+            found.append(ThinkingBlock(part.content, *own, calls, has_text))
+    return tuple(found)
 
 
 def _calls(parts: Sequence[Any], request: ChatRequest, is_cut: bool) -> tuple[ToolCall, ...]:
