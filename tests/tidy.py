@@ -92,7 +92,10 @@ IGNORE_WITH_REASON = re.compile(r"#\s*(?:(?:type|pyright):\s*ignore\[[\w\-, ]+\]
 # Directories of tests that have no counterpart in the package.
 TESTS_OF_THEIR_OWN = {
     f"tests/{name}"
-    for name in ("cli/definitions", "console", "corpus", "definitions/graph/semantics", "docs", "examples", "proof", "runtime/kill", "seeds", "typing")
+    for name in (
+        *("cli/definitions", "console", "corpus", "definitions/graph/semantics", "docs", "examples", "proof", "recording"),
+        *("runtime/kill", "seeds", "typing"),
+    )
 }
 
 
