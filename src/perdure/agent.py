@@ -54,6 +54,7 @@ class Agent(Workflow[[AgentTask | str], R_co]):
         temperature: float | None = None,
         max_tokens: int | None = None,
         repairs: int = REPAIRS,
+        stream: bool = False,
         about: str = "",
         deployment: Deployment = NOTHING_MORE,
     ) -> None:
@@ -61,8 +62,8 @@ class Agent(Workflow[[AgentTask | str], R_co]):
 
         `tools` are steps, functions, workflows written as code, agents, and names of Perdure's built-in tools and kinds; or operations of an API as
         ``{"openapi": {"url": …}, "operations": […]}``. `output` is a type or a JSON Schema; without one, the answer is text. Each use of a tool named in
-        `approve` waits for an approval. An answer that does not fit `output` is corrected by the model up to `repairs` times. `about` is the description that
-        other agents see when this one is their tool.
+        `approve` waits for an approval. An answer that does not fit `output` is corrected by the model up to `repairs` times. With `stream`,
+        readers see its answers while they come (`handle.live_text`). `about` is the description that other agents see when this one is their tool.
 
         Raises:
             BadValue: an argument is invalid.
@@ -84,6 +85,7 @@ class Agent(Workflow[[AgentTask | str], R_co]):
             temperature=temperature,
             max_tokens=max_tokens,
             repairs=repairs,
+            stream=stream,
             deployment=deployment,
         )
         _expect_sound(self.profile)

@@ -28,6 +28,7 @@ from perdure.service.execution_families import ExecutionFamily
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
 from perdure.service.judged_conditions import ConditionList
+from perdure.service.live_text import LiveText
 from perdure.service.log_pages import LogPage
 from perdure.service.node_passages import PassagePage
 from perdure.service.page_cursors import PAGE_MAX
@@ -221,6 +222,15 @@ class AsyncHandle(Generic[R_co]):
         how many are missing before it.
         """
         return self._access.stream(on_executions.stream, self.key, whole_number(after, "stream(after)", 0), follow, at)
+
+    def live_text(self, after: int = 0, follow: bool = True) -> AsyncGenerator[LiveText, None]:
+        """Yields what steps write before they have an outcome, such as the answers of models that stream, until the execution ends; without `follow`, what
+        there is now.
+
+        Each piece takes the place of the text of its path from its `offset` on. At offset 0 the text begins anew: an attempt that was lost or has failed is
+        repeated. A reader that comes back passes the number of the last piece, and gets again what is there.
+        """
+        return self._access.stream(on_executions.live_text, self.key, whole_number(after, "live_text(after)", 0), follow)
 
     def events(self, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:
         """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""

@@ -22,6 +22,7 @@ from perdure.service.execution_families import ExecutionFamily
 from perdure.service.execution_records import ExecutionRecord
 from perdure.service.history import EmittedValue
 from perdure.service.judged_conditions import ConditionList
+from perdure.service.live_text import LiveText
 from perdure.service.log_pages import LogPage
 from perdure.service.node_passages import PassagePage
 from perdure.service.queries import ExecutionStatus, ListedExecution
@@ -173,6 +174,15 @@ class Handle(Generic[R_co]):
         how many are missing before it.
         """
         return self._thread.drain(self._inner.stream(after, follow, at=at))
+
+    def live_text(self, after: int = 0, follow: bool = True) -> Iterator[LiveText]:
+        """Yields what steps write before they have an outcome, such as the answers of models that stream, until the execution ends; without `follow`, what
+        there is now.
+
+        Each piece takes the place of the text of its path from its `offset` on. At offset 0 the text begins anew: an attempt that was lost or has failed is
+        repeated. A reader that comes back passes the number of the last piece, and gets again what is there.
+        """
+        return self._thread.drain(self._inner.live_text(after, follow))
 
     def events(self, after: int = 0, follow: bool = False) -> Iterator[PublicEvent]:
         """Yields the public events of the execution after the id `after`; with `follow`, until it ends."""

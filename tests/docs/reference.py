@@ -58,6 +58,7 @@ OTHERS = {
     "ListedExecution": "perdure.service.queries",
     "PublicEvent": "perdure.core.views",
     "EmittedValue": "perdure.service.history",
+    "LiveText": "perdure.service.live_text",
     "HolderView": "perdure.service.queries",
     "Approval": "perdure.service.approvals",
     "DeadLetter": "perdure.service.dead_letter_groups",

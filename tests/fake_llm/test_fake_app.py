@@ -83,7 +83,6 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     (CHAT, {"model": "m", "messages": [{"role": "assistant", "tool_calls": [CALL]}, {"role": "user", "content": "x"}]}, 400, "have no result: c1"),
     (CHAT, chat("a", tool_choice="auto"), 400, "tool_choice"),
     (CHAT, chat("a", response_format={"type": "json_schema"}), 400, "response_format.json_schema"),
-    (CHAT, chat("a", stream=True), 400, "stream"),
     (CHAT, b"{not", 400, "no JSON"),
     (CHAT, [], 400, "no object"),
     (RESPONSES, {"model": "m", "input": 5}, 400, "input: expected a list"),

@@ -16,6 +16,7 @@ from perdure.cli.shared_options import GlobalOptions, format_option, id_argument
 if TYPE_CHECKING:
     from perdure.core.errors import ErrorInfo
     from perdure.core.views import StepView
+    from perdure.service.live_text import LiveText
     from perdure.sync_client import Client, EmittedValue, Handle, ListedExecution, PublicEvent
 
 ERROR_TIMEOUT_S = 5.0
@@ -276,13 +277,19 @@ def query(settings: GlobalOptions, /, *, id: str, key: str | None, number: int |
 @follow_option
 @after_option
 @at_option
+@click.option("--live-text", "is_live", is_flag=True, help="Print what steps are writing, such as the answers of models, in place of the values.")
 @format_option()
 @click.pass_obj
-def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, number: int | None, format: str) -> None:
+def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, number: int | None, is_live: bool, format: str) -> None:
     """Print the values that a workflow emits with ctx.emit, one a line."""
     from perdure.cli import execution_lookup, output
     from perdure.cli.plain_text import TextCell, cell
 
+    if is_live:
+        if number is not None:
+            raise click.UsageError("live text is what steps write now; leave --at out")
+        _print_live_text(settings, id, follow, after, format)
+        return
     if follow and number is not None:
         raise click.UsageError("--follow shows what happens now; leave --at out")
 
@@ -295,6 +302,25 @@ def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, num
             format, lambda one: one.number, lambda one: [(TextCell(f"{one.number:>5}", "dim"), cell(text(one.value)))]
         )
         output.print_stream(format, found, print_one, follow)
+
+
+def _print_live_text(settings: GlobalOptions, id: str, follow: bool, after: int, format: str) -> None:
+    """Prints the texts of steps as they grow, each below the name of its step; a text that begins anew gets its name again."""
+    from perdure.cli import execution_lookup, output, terminal_text
+
+    shown = ""
+    with settings.client() as client:
+        found = execution_lookup.handle_of(client, settings, id).live_text(after, follow)
+        if format != "table":
+            print_one: Callable[[LiveText], None] = output.item_printer(format, lambda one: one.number, lambda one: [])
+            output.print_stream(format, found, print_one, follow)
+            return
+        for one in found:
+            if one.path != shown or not one.offset:
+                begun = "" if one.attempt == 1 else f", attempt {one.attempt}"
+                click.echo(f"{one.path}{begun}:")
+            shown = one.path
+            click.echo("\n".join(map(terminal_text.clean, one.text.split("\n"))), nl=one.is_complete)
 
 
 @click.command("engines", cls=CliCommand)

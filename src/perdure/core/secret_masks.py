@@ -104,6 +104,13 @@ class Mask:
         head, tail = self.text(head), self.text(tail)
         return head[: max(0, len(head) - self.margin)], tail[self.margin :]
 
+    def growing(self, text: str) -> str:
+        """Returns a text that goes on without the secrets, and without an end with which a secret may begin. What it returns is a beginning of what it returns
+        for a longer text, unless a secret is written with escapes.
+        """
+        begun = max((_overlap(text, form) for form in self._texts), default=0)
+        return self.text(text[: len(text) - begun])
+
     def data(self, value: Any) -> Any:
         """Returns plain data without the secrets, also in the keys of mappings; two keys that become equal are numbered."""
         match value:
@@ -151,6 +158,11 @@ class Mask:
     def _is_in(self, raw: bytes) -> bool:
         """Whether a secret may be in an encoded value, which holds text unescaped."""
         return any(form in raw for form in self._bytes) or any(anchor in raw for anchors in self._anchors for anchor in anchors)
+
+
+def _overlap(text: str, form: str) -> int:
+    """How many characters at the end of `text` are the beginning of `form`, and not all of it."""
+    return next((count for count in range(min(len(form) - 1, len(text)), 0, -1) if text.endswith(form[:count])), 0)
 
 
 def _hidden(within: AnyStr, forms: Iterable[AnyStr], expressions: Iterable[AnyStr], hidden: AnyStr) -> AnyStr:

@@ -18,6 +18,7 @@ from perdure.fake_llm.fake_script import (
     expect,
     signature_of,
     text_of,
+    text_pieces,
 )
 from perdure.fake_llm.openai_protocols import tool_arguments
 
@@ -106,24 +107,27 @@ def write_messages_answer(seen: FakeRequest, reply: ScriptedReply, used: Scripte
     }
 
 
-def stream_events(message: dict[str, Any]) -> bytes:
-    """Writes an answer as the events of a stream, which the library of this vendor requests for long answers."""
+def stream_messages_answer(message: dict[str, Any]) -> list[bytes]:
+    """Writes an answer as the events of a stream, which the library of this vendor also requests for long answers."""
     begun = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": begun}]
     for index, block in enumerate(message["content"]):
-        if block["type"] == "text":
-            empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
-        elif block["type"] == "thinking":
-            empty, delta = {**block, "thinking": ""}, {"type": "thinking_delta", "thinking": block["thinking"]}
-        else:
-            empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": tool_arguments(block["input"])}
+        match block["type"]:
+            case "text":
+                empty, deltas = {**block, "text": ""}, [{"type": "text_delta", "text": piece} for piece in text_pieces(block["text"])]
+            case "thinking":
+                empty = {**block, "thinking": "", "signature": ""}
+                deltas = [{"type": "thinking_delta", "thinking": piece} for piece in text_pieces(block["thinking"])]
+                deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            case _:
+                empty, deltas = {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": tool_arguments(block["input"])}]
         events.append({"type": "content_block_start", "index": index, "content_block": empty})
-        events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
     ended = {"stop_reason": message["stop_reason"], "stop_sequence": None}
     events.append({"type": "message_delta", "delta": ended, "usage": {"output_tokens": message["usage"]["output_tokens"]}})
     events.append({"type": "message_stop"})
-    return b"".join(b"event: " + event["type"].encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n" for event in events)
+    return [b"event: " + event["type"].encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n" for event in events]
 
 
 def anthropic_error(kind: str, message: str) -> dict[str, Any]:

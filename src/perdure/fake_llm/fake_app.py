@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.fake_llm import anthropic_protocol, openai_protocols
+from perdure.fake_llm import anthropic_protocol, openai_protocols, openai_streams
 from perdure.fake_llm.fake_script import (
     FakeRequest,
     RequestRejected,
@@ -46,33 +46,43 @@ class Protocol(NamedTuple):
     write: Callable[[FakeRequest, ScriptedReply, ScriptedUsage, int], dict[str, Any]]
     error: Callable[[str, str], dict[str, Any]]
     statuses: Mapping[str, Sequence[Any]]
-    stream: Callable[[dict[str, Any]], bytes] | None = None
+    stream: Callable[[dict[str, Any]], list[bytes]]
 
 
 PROTOCOLS = {
     "/v1/chat/completions": Protocol(
-        openai_protocols.read_chat_request, openai_protocols.write_chat_answer, openai_protocols.openai_error, openai_protocols.OPENAI_ERRORS
+        openai_protocols.read_chat_request,
+        openai_protocols.write_chat_answer,
+        openai_protocols.openai_error,
+        openai_protocols.OPENAI_ERRORS,
+        openai_streams.stream_chat_answer,
     ),
     "/v1/responses": Protocol(
-        openai_protocols.read_responses_request, openai_protocols.write_responses_answer, openai_protocols.openai_error, openai_protocols.OPENAI_ERRORS
+        openai_protocols.read_responses_request,
+        openai_protocols.write_responses_answer,
+        openai_protocols.openai_error,
+        openai_protocols.OPENAI_ERRORS,
+        openai_streams.stream_responses_answer,
     ),
     "/v1/messages": Protocol(
         anthropic_protocol.read_messages_request,
         anthropic_protocol.write_messages_answer,
         anthropic_protocol.anthropic_error,
         anthropic_protocol.ANTHROPIC_ERRORS,
-        anthropic_protocol.stream_events,
+        anthropic_protocol.stream_messages_answer,
     ),
 }
 
 
 class FakeResponse(NamedTuple):
-    """A response: its status, body, further headers and content type."""
+    """A response: its status, body, further headers and content type. A stream is sent in `pieces`, one every `pace_s` seconds."""
 
     status: int
     body: bytes
     headers: tuple[tuple[bytes, bytes], ...] = ()
     type: bytes = b"application/json"
+    pieces: tuple[bytes, ...] = ()
+    pace_s: float = 0.0
 
 
 class Fake:
@@ -110,7 +120,11 @@ class Fake:
             return
         about = ((b"content-type", answer.type), (b"content-length", b"%d" % len(answer.body)))
         await send({"type": "http.response.start", "status": answer.status, "headers": [*about, *answer.headers]})
-        await send({"type": "http.response.body", "body": answer.body})
+        for piece in answer.pieces if answer.pace_s else ():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            if await _is_gone(receive, answer.pace_s):
+                return
+        await send({"type": "http.response.body", "body": b"" if answer.pace_s else answer.body})
 
     def _answered(self, method: str, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[int, FakeResponse, float]:
         """Returns the number of the rule that answers, the answer, and its delay. A request with the key of an answered one gets the same answer."""
@@ -123,8 +137,6 @@ class Fake:
             if protocol is None or method != "POST":
                 raise RequestRejected(404, f"{method} {path} is not served here; use POST {', '.join(PROTOCOLS)}", "not_found")
             body = _checked(path, headers, raw)
-            if body.get("stream") and protocol.stream is None:
-                raise RequestRejected(400, "fake-llm streams only Anthropic's messages; ask without stream")
             seen = protocol.read(body)
             number, rule = self._next(seen)
             delay_s = rule.delay_s
@@ -159,8 +171,9 @@ class Fake:
     def _reply(self, protocol: Protocol, seen: FakeRequest, rule: ScriptRule, is_stream: bool) -> FakeResponse:
         reply = _by_its_way(rule.reply, seen)
         written = protocol.write(seen, reply, rule.usage or _counted(seen, reply), len(self.requests) + 1)
-        if is_stream and protocol.stream is not None:
-            return FakeResponse(200, protocol.stream(written), type=b"text/event-stream")
+        if is_stream:
+            pieces = protocol.stream(written)
+            return FakeResponse(200, b"".join(pieces), type=b"text/event-stream", pieces=tuple(pieces), pace_s=rule.pace_s)
         return FakeResponse(200, msgspec.json.encode(written))
 
     def _note(self, path: str, headers: Mapping[str, str], body: Any, rule: int, answer: FakeResponse) -> None:

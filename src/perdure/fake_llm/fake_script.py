@@ -109,6 +109,16 @@ def checked_conversation(turns: list[RequestTurn]) -> tuple[RequestTurn, ...]:
     return tuple(turns)
 
 
+PIECES_MAX = 200
+
+
+def text_pieces(text: str) -> list[str]:
+    """A text in the pieces in which it is streamed: its words, or more in each piece if there are very many."""
+    words = re.findall(r"\S+\s*|^\s+", text)
+    size = -(-len(words) // PIECES_MAX) or 1
+    return ["".join(words[begin : begin + size]) for begin in range(0, len(words), size)]
+
+
 def signature_of(thinking: str) -> str:
     """The signature of what was thought."""
     return f"signed-{sha256(thinking.encode()).hexdigest()[:24]}"
@@ -210,7 +220,9 @@ class ScriptedUsage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ScriptRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule: a pattern and its answer, used `times` times, or always with `repeat`, after `delay`."""
+    """A rule: a pattern and its answer, used `times` times, or always with `repeat`, after `delay`. Of an answer that is streamed, a piece comes every
+    `pace`.
+    """
 
     when: RequestPattern = RequestPattern()
     answer: ScriptedReply | str | None = None
@@ -219,11 +231,17 @@ class ScriptRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     times: int = 1
     repeat: bool = False
     delay: float | str = 0
+    pace: float | str = 0
 
     @property
     def delay_s(self) -> float:
         """The delay of the answer, in seconds."""
         return duration_seconds(self.delay, "delay")
+
+    @property
+    def pace_s(self) -> float:
+        """The time between two pieces, in seconds."""
+        return duration_seconds(self.pace, "pace")
 
     @property
     def reply(self) -> ScriptedReply:
@@ -258,7 +276,7 @@ def _rule(given: Any, number: int) -> ScriptRule:
         return given
     try:
         rule = msgspec.convert(given, ScriptRule)
-        _ = re.compile(rule.when.matches), rule.delay_s
+        _ = re.compile(rule.when.matches), rule.delay_s, rule.pace_s
     except (msgspec.ValidationError, re.error, BadValue) as error:
         raise BadValue(f"rule {number} of the script", given, f"one: {error}") from None
     if (rule.answer is None) == (rule.error is None):

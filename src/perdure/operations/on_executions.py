@@ -23,6 +23,7 @@ from perdure.service.execution_records import ExecutionRecord
 from perdure.service.execution_searches import ExecutionSearch, narrowed_filter, search_executions
 from perdure.service.history import EmittedValue
 from perdure.service.judged_conditions import ConditionList, read_conditions
+from perdure.service.live_text import LiveText, stream_live_text
 from perdure.service.log_pages import LogPage, read_log
 from perdure.service.missing_parts import MissingParts
 from perdure.service.node_passages import PassagePage, read_passages
@@ -278,6 +279,17 @@ def stream(access: StoreAccess, key: Key, after: int = 0, follow: bool = True, a
         BadValue: its log has no such event, or has it no more.
     """
     return history.stream_values(access, key, after, follow, at)
+
+
+def live_text(access: StoreAccess, key: Key, after: int = 0, follow: bool = True) -> AsyncGenerator[LiveText, None]:
+    """Yields what steps of an execution write before they have an outcome, such as the answer of a model; with `follow`, until the execution ends.
+
+    A reader that comes back passes the last number, and gets again what is there: each piece takes the place of the text of its path from its offset on.
+
+    Raises:
+        NotFound: there is no such execution.
+    """
+    return stream_live_text(access, key, after, follow)
 
 
 def events(access: StoreAccess, key: Key, after: int = 0, follow: bool = False) -> AsyncGenerator[PublicEvent, None]:

@@ -270,6 +270,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.state, "GET", f"{_ONE}/state", "viewer"),
     Operation(on_executions.result, "GET", f"{_ONE}/result", "viewer"),
     Operation(on_executions.stream, "GET", f"{_ONE}/stream", "viewer"),
+    Operation(on_executions.live_text, "GET", f"{_ONE}/live-text", "viewer"),
     Operation(on_executions.events, "GET", f"{_ONE}/events", "viewer"),
     Operation(on_executions.log, "GET", f"{_ONE}/log", "viewer"),
     Operation(on_execution_changes.send, "POST", f"{_ONE}/messages", "operator", is_repeatable=True),

@@ -77,6 +77,7 @@ AGENT_SHAPE = FieldsShape(
         FormatField("temperature", NumberShape(0), "the sampling temperature"),
         FormatField("max_tokens", WholeShape(1), "how long each answer may be"),
         FormatField("repairs", WholeShape(0), "how often it may correct an answer that does not fit; default: once"),
+        FormatField("stream", FlagShape(), "whether readers see its answers while they come", default=False),
     ),
     sugar="prompt",
 )
@@ -223,6 +224,7 @@ LLM_SHAPE = FieldsShape(
         FormatField("temperature", EitherShape((NumberShape(0), ValueShape()), "a number from 0, or a reference"), "the sampling temperature"),
         FormatField("max_tokens", EitherShape((WholeShape(1), ValueShape()), "a whole number from 1, or a reference"), "the most tokens of the answer"),
         FormatField("repairs", WholeShape(), "how often an answer that does not fit is requested again", default=1),
+        FormatField("stream", FlagShape(), "whether readers see the answer while it comes", default=False),
     ),
     sugar="prompt",
 )

@@ -248,7 +248,7 @@ def _agent_task(run: GraphRun, verb_run: VerbRun) -> dict[str, Any]:
     """Returns the task of the agent in the form that its workflow takes."""
     node, ir = verb_run.node, run.plan.ir
     config: dict[str, Any] = node.config if isinstance(node.config, dict) else {"prompt": node.config}
-    plain: dict[str, Any] = {name: config[name] for name in ("schema", "budget", "temperature", "max_tokens", "repairs") if name in config}
+    plain: dict[str, Any] = {name: config[name] for name in ("schema", "budget", "temperature", "max_tokens", "repairs", "stream") if name in config}
     told = run.evaluated({name: config[name] for name in ("prompt", "model", "system", "instructions") if name in config}, verb_run.names)
     if "instructions" in told:
         told["system"] = "\n\n".join(str(told[name]) for name in ("system", "instructions") if told.get(name))

@@ -34,11 +34,11 @@ You are an agent that does one task inside of a durable workflow, by calling too
 """The beginning of every system prompt. It is constant, so that providers can cache it together with the tools and instructions that follow."""
 
 
-async def ask_model(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
-    """Requests an answer of the model that the deployment has under its name."""
+async def ask_model(request: ChatRequest, deployment: Deployment, stream: bool = False) -> ChatAnswer:
+    """Requests an answer of the model that the deployment has under its name. With `stream`, its text is the live text of the step while it comes."""
     from perdure.definitions.kinds.models.model_fallback import request_answer  # here, as it takes a library that is optional
 
-    return await request_answer(request, deployment)
+    return await request_answer(request, deployment, stream)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +60,7 @@ class AgentProfile:
     temperature: float | None = None
     max_tokens: int | None = None
     repairs: int = REPAIRS
+    stream: bool = False
     deployment: Deployment = NOTHING_MORE
     policy: Policy = NO_POLICY
 

@@ -102,7 +102,7 @@ class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     `input` is data for the prompt; `context` holds previews of earlier results by step id. `tools` restricts the agent's tools, `apis` are further ones.
     `choose` is a closed list of next steps, of which the answer names at least one (or none, if `may_choose_none`). With `listens`, the agent reads messages
     while it works; a `session` only answers messages. `step` and `version` name the step of the definition that asks. `retry` is the retry policy of model
-    calls.
+    calls. With `stream`, the texts of its answers are live text of the execution while they come.
     """
 
     prompt: str = ""
@@ -119,6 +119,7 @@ class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     temperature: float | None = None
     max_tokens: int | None = None
     repairs: int | None = None
+    stream: bool | None = None
     choose: tuple[str, ...] = ()
     may_choose_none: bool = False
     listens: bool = False

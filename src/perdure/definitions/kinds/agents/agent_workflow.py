@@ -244,7 +244,8 @@ class _Agent:
         """The next answer of the model; None if a message interrupted the call."""
         self.turn += 1
         within = ModelCallBounds(self.budget, self.attempt, self.spent.since(self.before), self._left_s())
-        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment), within, self.task.retry)
+        stream = self.profile.stream if self.task.stream is None else self.task.stream
+        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment, stream=stream), within, self.task.retry)
         asking = asyncio.ensure_future(self.ctx.step(step, self.conversation.new, self.conversation.digest))
         if self.mailbox is not None:
             self.mailbox.interrupts = asking

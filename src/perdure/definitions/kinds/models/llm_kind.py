@@ -38,7 +38,7 @@ def llm_kind(deployment: Deployment) -> Kind:
 
     async def run(config: dict[str, Any], input: Any = None, env: Any = None) -> KindResult:
         wanted = step_request(config, input)
-        return step_result(await request_answer(wanted, deployment), wanted)
+        return step_result(await request_answer(wanted, deployment, config.get("stream") is True), wanted)
 
     return Kind(
         "llm",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -27,7 +27,11 @@ from perdure.definitions.kinds.models.model_sources import API_KEY_VARIABLES, Mo
 
 if TYPE_CHECKING:
     import httpx2
-    from pydantic_ai.models import Model
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+    from pydantic_ai.models import Model, ModelRequestParameters
+
+Write = Callable[[str], None]
+"""Takes the text of an answer, piece by piece."""
 
 
 HTTP_S, CONNECT_S = 600.0, 10.0
@@ -175,10 +179,11 @@ NO_KEY = "none"
 """The key that is sent to a server that needs none."""
 
 
-async def send_model_request(request: ChatRequest, deployment: Deployment, key_suffix: str = "") -> ChatAnswer:
+async def send_model_request(request: ChatRequest, deployment: Deployment, key_suffix: str = "", write: Write | None = None) -> ChatAnswer:
     """Sends one request to the model that the deployment has under its name, and returns the answer. An async function in the place of a model is called.
 
-    The request carries the step's idempotency key, which ends in `key_suffix`. Cancelling closes the connection.
+    The request carries the step's idempotency key, which ends in `key_suffix`. With `write`, the provider is asked to stream its answer, and `write` gets the
+    text as it comes. Cancelling closes the connection.
 
     Raises:
         UnknownModel, ModelRejected: a retry is useless; both are `Fatal`, as are the errors that say more exactly why a request was rejected.
@@ -188,26 +193,54 @@ async def send_model_request(request: ChatRequest, deployment: Deployment, key_s
     """
     given = deployment.models.get(request.model)
     if callable(given):
-        return _of_function(await given(request), request)
+        answer = _of_function(await given(request), request)
+        if write is not None:
+            write(answer.text)
+        return answer
     where = model_source(deployment.models, request.model)
     key = await asyncio.to_thread(without_stop_iteration(_key), where, request.model, deployment)
     model = await loop_clients().model(where, key)
-    from pydantic_ai.direct import model_request  # here, as it takes a library that is optional
-
+    wanted = _ProviderRequest(
+        model,
+        provider_translation.provider_messages(request, model.system),
+        _settings(where, request, key_suffix),
+        provider_translation.provider_parameters(request, model),
+    )
     try:
-        response = await model_request(
-            model,
-            provider_translation.provider_messages(request, model.system),
-            model_settings=_settings(where, request, key_suffix),
-            model_request_parameters=provider_translation.provider_parameters(request, model),
-            instrument=False,
-        )
+        response = await (_whole(wanted) if write is None else _streamed(wanted, write))
     except Exception as error:
         told = provider_error(error, request.model, key)
         if told is error:
             raise
         raise told from None  # what it came of may hold the request's headers, and the key with them
     return provider_translation.model_answer(response, request, where.price)
+
+
+class _ProviderRequest(NamedTuple):
+    model: Model
+    messages: list[ModelMessage]
+    settings: Any
+    parameters: ModelRequestParameters
+
+
+async def _whole(wanted: _ProviderRequest) -> ModelResponse:
+    from pydantic_ai.direct import model_request  # here, as it takes a library that is optional
+
+    return await model_request(wanted.model, wanted.messages, model_settings=wanted.settings, model_request_parameters=wanted.parameters, instrument=False)
+
+
+async def _streamed(wanted: _ProviderRequest, write: Write) -> ModelResponse:
+    from pydantic_ai.direct import model_request_stream
+    from pydantic_ai.messages import PartDeltaEvent, PartStartEvent, TextPart, TextPartDelta
+
+    async with model_request_stream(
+        wanted.model, wanted.messages, model_settings=wanted.settings, model_request_parameters=wanted.parameters, instrument=False
+    ) as answer:
+        async for event in answer:
+            match event:
+                case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+                    write(text)
+        return answer.get()
 
 
 def _of_function(answer: Any, request: ChatRequest) -> ChatAnswer:

@@ -70,6 +70,7 @@ class ModelUnavailable(Exception):
 
 def provider_error(error: Exception, name: str, key: str) -> Exception:
     """The error for an exception of the client library, for the model called `name`. No message contains the `key`."""
+    import httpx2
     from pydantic_ai import exceptions as library
 
     text = _text(error, key)
@@ -90,6 +91,8 @@ def provider_error(error: Exception, name: str, key: str) -> Exception:
             return _later(f"{name}: {text}", error.retry_after)
         case library.UnexpectedModelBehavior():
             return ModelUnavailable(f"{name}: the provider's answer can't be read: {text}")
+        case httpx2.TransportError():
+            return ModelUnavailable(f"{name}: the connection to the provider broke in the middle of its answer: {text or type(error).__name__}")
         case TypeError() | AttributeError() | ValueError() | LookupError() | RecursionError():  # what the library makes of an answer that is nothing like one
             return ModelUnavailable(f"{name}: the provider's answer can't be read: {type(error).__name__}: {text}")
     return error

@@ -14,7 +14,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from perdure.definitions.kinds.deployment import Deployment
-from perdure.definitions.kinds.models.model_client import send_model_request
+from perdure.definitions.kinds.models.live_text_writer import LiveTextWriter, live_text
+from perdure.definitions.kinds.models.model_client import Write, send_model_request
 from perdure.definitions.kinds.models.model_errors import ContextTooLong, KeyRefused, ModelBusy, ModelNotFound, ModelUnavailable, OutOfCredit
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.definitions.kinds.models.model_sources import model_names, model_source
@@ -32,20 +33,32 @@ _busy: WeakKeyDictionary[AbstractEventLoop, dict[Any, float]] = WeakKeyDictionar
 """Until when, in the time of the loop, a model is left alone, for each loop."""
 
 
-async def request_answer(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
+async def request_answer(request: ChatRequest, deployment: Deployment, stream: bool = False) -> ChatAnswer:
     """Requests an answer of the model that the deployment has under the name, or of the first of those for which the name stands.
+
+    With `stream`, the text of the answer is the live text of the step while it comes.
 
     Raises:
         UnknownModel, ModelRejected, ContextTooLong, ModelBusy, ModelUnavailable, MissingExtra: as `send_model_request`; with several models, the one that says
             when another attempt may help, and why each of them has not answered.
     """
+    if not stream:
+        return await _request(request, deployment, None)
+    async with live_text() as text:
+        return await _request(request, deployment, text)
+
+
+async def _request(request: ChatRequest, deployment: Deployment, text: LiveTextWriter | None) -> ChatAnswer:
+    write = None if text is None else text.write
     names = model_names(deployment.models, request.model)
     if names == (request.model,):
-        return await send_model_request(request, deployment)
+        return await send_model_request(request, deployment, write=write)
     failures = list[_Failure]()
     for name in names:
+        if text is not None:
+            text.begin()
         try:
-            answer = await _request_unless_busy(msgspec.structs.replace(request, model=name), deployment)
+            answer = await _request_unless_busy(msgspec.structs.replace(request, model=name), deployment, write)
         except FALLBACK_ERRORS as error:
             failures.append(_Failure(name, error))
         else:
@@ -53,7 +66,7 @@ async def request_answer(request: ChatRequest, deployment: Deployment) -> ChatAn
     raise _combined(request.model, failures)
 
 
-async def _request_unless_busy(request: ChatRequest, deployment: Deployment) -> ChatAnswer:
+async def _request_unless_busy(request: ChatRequest, deployment: Deployment, write: Write | None) -> ChatAnswer:
     """Requests one of several models, unless it has asked for time that is not over."""
     loop = asyncio.get_running_loop()
     busy, identity = _busy.setdefault(loop, {}), _identity(deployment.models, request.model)
@@ -61,7 +74,7 @@ async def _request_unless_busy(request: ChatRequest, deployment: Deployment) -> 
         raise ModelBusy(left_s, f"{request.model}: it has asked for time, of which {left_s:.3g} s are left")
     _ = busy.pop(identity, None)
     try:
-        return await send_model_request(request, deployment, key_suffix=f"~{request.model}")
+        return await send_model_request(request, deployment, key_suffix=f"~{request.model}", write=write)
     except ModelBusy as error:
         busy[identity] = loop.time() + error.after_s
         raise
