@@ -5,6 +5,7 @@ Each call is written to the file CALLS before it is answered.
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -21,7 +22,11 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "parts", "inputSchema": {"type": "object"}},
     {"name": "echo", "inputSchema": {"type": "object"}},
     {"name": "env", "inputSchema": {"type": "object"}},
+    {"name": "asks", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "samples", "inputSchema": {"type": "object"}},
+    {"name": "endless", "inputSchema": {"type": "object"}},
 ]
+FORM = {"type": "object", "properties": {"account": {"type": "string"}, "copies": {"type": "integer"}}, "required": ["account"]}
 
 
 def send(message: dict[str, Any]) -> None:
@@ -61,9 +66,31 @@ def called(id: Any, name: str, given: dict[str, Any], token: Any) -> dict[str, A
             return {"content": [{**text, "text": "one"}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
         case "env":
             return {"content": [{**text, "text": json.dumps(dict(os.environ))}]}
+        case "asks":
+            form = {"message": "Which account?", "requestedSchema": FORM}
+            address = {"mode": "url", "message": "Sign in", "url": given.get("url"), "elicitationId": "e"}
+            return {"content": [{**text, "text": json.dumps(asked("elicitation/create", address if "url" in given else form))}]}
+        case "samples":
+            wanted = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello"}}], "maxTokens": 5}
+            return {"content": [{**text, "text": json.dumps(asked("sampling/createMessage", wanted))}]}
+        case "endless":
+            with Path(os.environ["CALLS"] + ".child").open("w") as child:
+                child.write(str(subprocess.Popen(["sleep", "600"]).pid))
+            while True:
+                sys.stdout.write("x" * 1_000_000)
         case "echo":
             return {"content": [{**text, "text": str(given.get("text"))}]}
     return None
+
+
+def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What the client answers to a request of the server, also if that is an error."""
+    send({"id": "asked", "method": method, "params": params})
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("id") == "asked":
+            return dict(message.get("result") or message.get("error") or {})
+    return {}
 
 
 def listed() -> list[dict[str, Any]]:
@@ -118,6 +145,8 @@ def main() -> None:
             send({"id": id, "error": {"code": -32601, "message": f"there is no method {method}"}})
 
 
+if MODE == "prints":
+    sys.stderr.write("at work\n" * 40_000)
 if MODE == "ends":
     sys.exit("this server does not begin")
 main()

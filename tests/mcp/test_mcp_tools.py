@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -36,6 +37,15 @@ def calls() -> list[str]:
     """What the server was asked for."""
     path = Path("calls")
     return path.read_text().splitlines() if path.exists() else []
+
+
+def is_alive(file: str) -> bool:
+    """Whether the process whose number is in a file is alive."""
+    try:
+        os.kill(int(Path(file).read_text()), 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def files() -> list[Path]:
@@ -139,7 +149,7 @@ async def test_a_secret_that_is_not_set_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_list_is_asked_for_once() -> None:
-    assert [one.name for one in mcp_tools(servers())][:2] == ["raw.add", "raw.charge"]
+    assert [one.name for one in mcp_tools(servers())][:2] == ["raw.add", "raw.asks"]
     kept = Path(".perdure/mcp/raw.tools.json")
     before = kept.read_bytes()
     kept.write_bytes(before.replace(b"Adds two numbers.", b"Added."))
@@ -193,6 +203,27 @@ async def test_an_answer_that_is_no_result_may_be_of_work_that_was_done() -> Non
     found = await run(servers("wrong"), {"tool": "raw.charge", "retry": {"max": 3, "wait": "10ms"}})
     assert said(found["s0"])[0] == "in_doubt" and "is no result of a tool" in said(found["s0"])[1]
     assert [one.split()[0] for one in calls()] == ["charge"]
+
+
+async def test_an_answer_without_end_ends_the_server_with_all_that_it_has_begun() -> None:
+    found = await run(servers(timeout="60s"), {"tool": "raw.endless"}, {"tool": "raw.add", "with": {"a": 1}})
+    assert said(found["s0"])[0] == "in_doubt" and "a line of more than 16,000,000 bytes" in said(found["s0"])[1]
+    assert found["s1"].decoded_output() == {"total": 2}
+    assert not is_alive("calls.child")
+
+
+async def test_what_a_server_prints_is_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    from perdure.mcp import program_transport  # imported here, as in the session: it takes a second
+
+    monkeypatch.setattr(program_transport, "LOG_BYTES_MAX", 100_000)
+    await run(servers("prints"), {"tool": "raw.add", "with": {"a": 1}})
+    sizes = [path.stat().st_size for path in files() if path.name in ("raw.log", "raw.log.1")]
+    assert len(sizes) == 2 and all(0 < size <= 100_000 for size in sizes)
+
+
+async def test_a_server_may_not_use_a_model_of_the_client() -> None:
+    found = await run(servers(), {"tool": "raw.samples"})
+    assert found["s0"].decoded_output()["code"] and "role" not in found["s0"].decoded_output(), "an error of the protocol"
 
 
 def test_tools_that_are_asked_for_twice_share_a_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import BadValue
-from perdure.mcp.server_configs import McpServer, read_servers, with_secrets
+from perdure.mcp.server_configs import Elicitation, McpServer, read_servers, with_secrets
 
 
 def test_the_usual_shape_is_read(tmp_path: Path) -> None:
@@ -23,6 +23,14 @@ def test_the_usual_shape_is_read(tmp_path: Path) -> None:
     assert (github.transport, github.timeout_s, github.tools, github.secrets) == ("http", 60.0, ("issue",), ["TOKEN"])
     assert with_secrets(github.headers, {"TOKEN": "t"}) == {"Authorization": "Bearer t"}
     assert old.transport == "sse" and read_servers({"servers": {}}) == []
+
+
+def test_who_is_asked_is_named_or_nobody_is() -> None:
+    def asked(given: Any) -> Elicitation:
+        return read_servers({"mcpServers": {"a": {"command": "x", "elicitation": given}}})[0].elicitation
+
+    assert asked({"assignees": ["ada"], "timeout": "2h"}) == Elicitation(assignees=("ada",), timeout_s=7200)
+    assert asked(True) == Elicitation() and not asked(False).is_allowed
 
 
 @pytest.mark.parametrize(
@@ -41,6 +49,8 @@ def test_the_usual_shape_is_read(tmp_path: Path) -> None:
         ({"mcpServers": {"a": {"command": "x", "type": "http"}}}, r"a\.type.*stdio with a command"),
         ({"mcpServers": {"a": {"url": "ftp://x"}}}, r"a\.url.*https"),
         ({"mcpServers": {"a": {"command": "x", "timeout": "soon"}}}, "soon"),
+        ({"mcpServers": {"a": {"command": "x", "elicitation": "ada"}}}, r"a\.elicitation.*assignees"),
+        ({"mcpServers": {"a": {"command": "x", "elicitation": {"assignee": "ada"}}}}, "assignees or timeout"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(given: Any, why: str) -> None:

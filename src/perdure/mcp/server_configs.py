@@ -23,11 +23,20 @@ from perdure.core.errors import BadValue
 
 SERVER_NAME = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 TIMEOUT_S = 30.0
-FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled"))
+ASKED_S = 3_600.0
+FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled", "elicitation"))
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 """The values of `type` in use, each with the transport that it means."""
 
 SECRET = re.compile(r"@\{secrets\.(\w+)\}")
+
+
+class Elicitation(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is asked what a server asks while it performs a call (nobody named: anybody may answer), and how long they have. Unless `is_allowed`, nobody is."""
+
+    is_allowed: bool = True
+    assignees: tuple[str, ...] = ()
+    timeout_s: float = ASKED_S
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +55,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     timeout_s: float = TIMEOUT_S
     tools: tuple[str, ...] = ()
+    elicitation: Elicitation = Elicitation()
 
     @property
     def secrets(self) -> list[str]:
@@ -110,7 +120,19 @@ def _server(name: str, given: Any) -> McpServer:
         headers=_texts(where, "headers", given.get("headers", {})),
         timeout_s=duration_seconds(given.get("timeout", TIMEOUT_S)),
         tools=tuple(_list(where, "tools", given.get("tools", []))),
+        elicitation=_elicitation(f"{where}.elicitation", given.get("elicitation", True)),
     )
+
+
+def _elicitation(where: str, given: Any) -> Elicitation:
+    if isinstance(given, bool):
+        return Elicitation(is_allowed=given)
+    if not isinstance(given, Mapping):
+        raise BadValue(where, given, 'false, or a mapping: {"assignees": ["ada"], "timeout": "1h"}')
+    for field in given:
+        if field not in ("assignees", "timeout"):
+            raise BadValue(where, field, "assignees or timeout")
+    return Elicitation(assignees=tuple(_list(where, "assignees", given.get("assignees", []))), timeout_s=duration_seconds(given.get("timeout", ASKED_S)))
 
 
 def _text(where: str, field: str, value: Any) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import MissingExtra
+from perdure.mcp.elicited_approvals import Answer, AskedPeople, Question
 from perdure.mcp.server_configs import McpServer, with_secrets
 
 logger = logging.getLogger("perdure.mcp")
@@ -21,6 +22,9 @@ PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 
 LOGS = Path(".perdure/mcp")
 """Where what programs write to standard error is kept, a file for each server."""
+
+LOOK_S = 0.5
+"""How often a call that waits for people looks whether its execution still wants it."""
 
 Progress = Callable[[float, float | None, str | None], Any]
 
@@ -37,17 +41,59 @@ class AnswerLost(Exception):
     code = "mcp_answer_lost"
 
 
+class _OpenCall:
+    """A call that waits for its answer, the people whom its server may ask, and the clock of both: it stands still while people are asked."""
+
+    def __init__(self, people: AskedPeople | None, clock: asyncio.Timeout) -> None:
+        self.people, self._clock = people, clock
+        self._left_s = 0.0
+        self._asking: dict[asyncio.Future[Answer], None] = {}
+        self._is_over = False
+
+    async def ask(self, question: Question) -> Answer:
+        """Asks people; when the call ends meanwhile, nobody answers."""
+        if self.people is None or self._is_over:
+            return Answer("decline")
+        now_s = asyncio.get_running_loop().time
+        if not self._asking:
+            self._left_s = (self._clock.when() or 0.0) - now_s()
+            self._clock.reschedule(None)
+        asking = asyncio.ensure_future(self.people.ask(question))
+        self._asking[asking] = None
+        try:
+            while not (await asyncio.wait((asking,), timeout=LOOK_S))[0]:
+                if self.people.is_over:
+                    _ = asking.cancel()
+                    await self.people.withdraw()
+            return Answer("cancel") if asking.cancelled() else asking.result()
+        finally:
+            del self._asking[asking]
+            if not self._asking and not self._is_over:
+                self._clock.reschedule(now_s() + self._left_s)
+
+    async def end(self) -> None:
+        """Lets nobody be asked any more."""
+        self._is_over = True
+        for asking in self._asking:
+            _ = asking.cancel()
+        if self.people is not None:
+            await self.people.withdraw()
+
+
 class ServerSession:
     """The session of a process with one server; calls run side by side."""
 
     def __init__(self, server: McpServer) -> None:
         self.server = server
         self._client: Any = None
+        self._open_calls: list[_OpenCall] = []
         self._opening = asyncio.Lock()
         self._failures, self._not_before_s = 0, 0.0
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Progress) -> dict[str, Any]:
-        """Calls a tool, and returns its answer as JSON of the protocol.
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Progress, people: AskedPeople | None = None
+    ) -> dict[str, Any]:
+        """Calls a tool, and returns its answer as JSON of the protocol. What the server asks meanwhile is for `people`; without them, it is declined.
 
         Raises:
             ServerUnavailable: the server can't be reached.
@@ -55,16 +101,23 @@ class ServerSession:
         """
         client = await self._opened(secrets)
         from mcp.shared.exceptions import MCPError  # imported here, as everything of the library, because most processes call no tool
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+        from mcp_types import CONNECTION_CLOSED
 
         try:
-            answer = await client.call_tool_mcp(tool, dict(arguments), progress_handler=progress, timeout=self.server.timeout_s)
+            async with asyncio.timeout(self.server.timeout_s) as clock:
+                open_call = _OpenCall(people, clock)
+                self._open_calls.append(open_call)
+                try:
+                    answer = await client.call_tool_mcp(tool, dict(arguments), progress_handler=progress)
+                finally:
+                    self._open_calls.remove(open_call)
+                    await open_call.end()
+        except TimeoutError as error:
+            raise AnswerLost(f"{self.server.name} did not answer to {tool} within {self.server.timeout_s:g} s") from error
         except MCPError as error:
-            if error.code == REQUEST_TIMEOUT:
-                raise AnswerLost(f"{self.server.name} did not answer to {tool} within {self.server.timeout_s:g} s") from error
             if error.code == CONNECTION_CLOSED:
                 await self._drop(client)
-                raise AnswerLost(f"{self.server.name} ended while {tool} was called") from error
+                raise AnswerLost(self._why_ended(client) or f"{self.server.name} ended while {tool} was called") from error
             return {"isError": True, "content": [{"type": "text", "text": error.error.message}]}
         except ValueError as error:  # what the library raises about an answer that is not one of the protocol
             raise AnswerLost(f"what {self.server.name} answered to {tool} is no result of a tool: {_summary(error)[:SUMMARY_CHARACTERS_MAX]}") from error
@@ -101,7 +154,7 @@ class ServerSession:
             if (left_s := self._not_before_s - time.monotonic()) > 0:
                 raise ServerUnavailable(f"{self.server.name} could not be reached, and is tried again in {left_s:.1f} s")
             try:
-                client = _new_client(self.server, secrets)
+                client = _new_client(self.server, secrets, self._asked if self.server.elicitation.is_allowed else None)
                 await asyncio.wait_for(client.__aenter__(), CONNECT_S)
             except MissingExtra:
                 raise
@@ -112,6 +165,22 @@ class ServerSession:
             self._failures = 0
             self._client = client
             return client
+
+    async def _asked(self, message: str, _: Any, params: Any, __: Any) -> Any:
+        """Answers what the server asks. It does not say for which call: if calls of several tenants are open, nobody may be shown it."""
+        from fastmcp.client.elicitation import ElicitResult
+
+        if len({None if one.people is None else one.people.tenant for one in self._open_calls}) != 1:
+            logger.warning("the MCP server %s asks something, and it is not known for which call; it is declined", self.server.name)
+            return ElicitResult(action="decline")
+        form = getattr(params, "requested_schema", None)
+        question = Question(message, form if isinstance(form, Mapping) and form.get("properties") else None, str(getattr(params, "url", "") or ""))
+        answer = await self._open_calls[0].ask(question)
+        return ElicitResult(action=answer.action, content=answer.content)
+
+    def _why_ended(self, client: Any) -> str:
+        reason = getattr(client.transport, "end_reason", "")
+        return f"{self.server.name} was ended: {reason}" if reason else ""
 
     def _hint(self) -> str:
         return f" (what it printed is in {LOGS / f'{self.server.name}.log'})" if self.server.transport == "stdio" else ""
@@ -126,21 +195,23 @@ class ServerSession:
             logger.warning("the connection to the MCP server %s did not close: %s", self.server.name, _summary(error))
 
 
-def _new_client(server: McpServer, secrets: Mapping[str, str]) -> Any:
+def _new_client(server: McpServer, secrets: Mapping[str, str], asked: Callable[..., Any] | None) -> Any:
     try:
         from fastmcp import Client
-        from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
+        from fastmcp.client.transports import SSETransport, StreamableHttpTransport
+
+        from perdure.mcp.program_transport import ANSWER_BYTES_MAX, ProgramTransport
     except ImportError as error:
         raise MissingExtra("tools of MCP servers", "fastmcp", "mcp") from error
     if server.transport == "stdio":
         LOGS.mkdir(parents=True, exist_ok=True)
-        log = LOGS / f"{server.name}.log"
-        transport: Any = StdioTransport(server.command, list(server.args), with_secrets(server.env, secrets), server.cwd, keep_alive=False, log_file=log)
+        environment = with_secrets(server.env, secrets)
+        transport: Any = ProgramTransport([server.command, *server.args], environment, server.cwd, LOGS / f"{server.name}.log")
     elif server.transport == "sse":
         transport = SSETransport(server.url, headers=with_secrets(server.headers, secrets))
     else:
-        transport = StreamableHttpTransport(server.url, headers=with_secrets(server.headers, secrets))
-    return Client(transport, name=server.name, init_timeout=CONNECT_S)
+        transport = StreamableHttpTransport(server.url, headers=with_secrets(server.headers, secrets), max_sse_event_size=ANSWER_BYTES_MAX)
+    return Client(transport, name=server.name, init_timeout=CONNECT_S, elicitation_handler=asked)
 
 
 def _summary(error: BaseException) -> str:

@@ -17,9 +17,10 @@ from typing import Any
 
 from perdure.code.declarations import Retry, Step
 from perdure.code.function_codec import FunctionCodec
-from perdure.code.step_environment import Resource, step_info
+from perdure.code.step_environment import Resource, current_resources, step_info
 from perdure.core.errors import BadExpression, Fatal
 from perdure.definitions.expr import json_schema
+from perdure.mcp.elicited_approvals import AskedPeople
 from perdure.mcp.server_configs import McpServer, read_servers
 from perdure.mcp.server_session import AnswerLost, ServerSession
 from perdure.mcp.tool_lists import ListedTool, ToolList, config_hash, keep_list, kept_lists, listed_tools
@@ -28,7 +29,7 @@ from perdure.mcp.tool_results import value_of_result
 logger = logging.getLogger("perdure.mcp")
 
 GRACE_S = 10.0
-"""How much longer than a call its step may take: for the connection to be opened and the answer to be read."""
+"""How much longer than a call, and what people are asked meanwhile, its step may take: for the connection to be opened and the answer to be read."""
 
 
 class McpInDoubt(Fatal):
@@ -116,8 +117,9 @@ def _step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSessio
 
         session = await sessions
         given = {name: value for name, value in secrets.items() if value is not None}
+        people = AskedPeople(server, tool.name, info, current_resources.get().store)
         try:
-            answer = await session.call(tool.name, arguments, given, progress)
+            answer = await session.call(tool.name, arguments, given, progress, people)
         except AnswerLost as error:
             if tool.may_repeat:
                 raise
@@ -126,7 +128,8 @@ def _step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSessio
 
     call.__doc__ = tool.description
     retry = Retry() if tool.may_repeat else Retry(max=1)
-    return McpTool(call, f"{server.name}.{tool.name}", retry=retry, timeout=server.timeout_s + GRACE_S, idempotent=tool.may_repeat, takes=tool.takes)
+    asked_s = server.elicitation.timeout_s if server.elicitation.is_allowed else 0.0
+    return McpTool(call, f"{server.name}.{tool.name}", retry=retry, timeout=server.timeout_s + asked_s + GRACE_S, idempotent=tool.may_repeat, takes=tool.takes)
 
 
 def _check(tool: ListedTool, arguments: Mapping[str, Any]) -> None:
@@ -148,12 +151,14 @@ class _CheckedSession(ServerSession):
         super().__init__(server)
         self._known, self._has_looked = known, False
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Any) -> dict[str, Any]:
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Any, people: AskedPeople | None = None
+    ) -> dict[str, Any]:
         """See `ServerSession.call`."""
         if not self._has_looked:
             self._has_looked = True
             await self._look(secrets)
-        return await super().call(tool, arguments, secrets, progress)
+        return await super().call(tool, arguments, secrets, progress, people)
 
     async def _look(self, secrets: Mapping[str, str]) -> None:
         now = listed_tools(self.server, await self.tools(secrets))

@@ -9,6 +9,8 @@ from perdure.supervision.child_supervisor import run_child_supervisor
 from perdure.supervision.helper_process import helper_command
 from perdure.supervision.process_supervisor import GIVE_UP_S, GRACE_S
 
+LINE_BYTES_MAX = 2**16
+
 SUPERVISOR_END_S = GRACE_S + GIVE_UP_S + 3.0
 """How long the supervisor may take to end a child before it is itself killed."""
 
@@ -24,8 +26,13 @@ class ChildProcess:
         self._lifeline: int | None = lifeline
 
     @classmethod
-    async def start(cls, command: Sequence[str], environment: Mapping[str, str], *, piped: bool = False) -> "ChildProcess":
-        """Starts a command. With `piped`, it has a standard input, and its standard error is separate; otherwise its input is empty."""
+    async def start(
+        cls, command: Sequence[str], environment: Mapping[str, str], *, piped: bool = False, cwd: str | None = None, line_bytes_max: int = LINE_BYTES_MAX
+    ) -> "ChildProcess":
+        """Starts a command. With `piped`, it has a standard input, and its standard error is separate; otherwise its input is empty.
+
+        `readline` of its outputs raises ValueError for a line that is longer than `line_bytes_max`.
+        """
         child_end, own_end = os.pipe()
         pipe, null_device = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
         starting = asyncio.ensure_future(
@@ -35,6 +42,8 @@ class ChildProcess:
                 stdout=pipe,
                 stderr=pipe if piped else asyncio.subprocess.STDOUT,
                 env=dict(environment),
+                cwd=cwd,
+                limit=line_bytes_max,
                 pass_fds=(child_end,),
                 start_new_session=True,  # the terminal's signals are for this process alone
             )
