@@ -40,6 +40,7 @@ from perdure.definitions.kinds.agents.agent_tools import UNAUTHORIZED_MAX, Agent
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ToolCall
+from perdure.definitions.kinds.models.untrusted_text import untrusted
 
 
 class AnswerShape(msgspec.Struct, frozen=True):
@@ -375,10 +376,10 @@ def task_prompt(task: AgentTask) -> str:
     """The prompt for a task. The parts that differ between tasks come last, so that providers can cache the beginning."""
     parts = [task.prompt]
     if task.input is not None:
-        parts.append(f"Input:\n{model_text(task.input, RESULT_CHARACTERS_MAX)}")
+        parts.append(f"Input:\n{untrusted(model_text(task.input, RESULT_CHARACTERS_MAX))}")
     if task.context:
-        shown = [f"- {name}: {model_text(value, PREVIEW_CHARACTERS_MAX)}" for name, value in task.context.items()]
-        parts.append("\n".join(["What earlier steps have come to (long results are cut):", *shown]))
+        shown = "\n".join(f"- {name}: {model_text(value, PREVIEW_CHARACTERS_MAX)}" for name, value in task.context.items())
+        parts.append(f"What earlier steps have come to (long results are cut):\n{untrusted(shown)}")
     if task.choose:
         none = ", or nothing if none of it fits" if task.may_choose_none else ""
         parts.append(f"Decide where to go on. Name in `next` one or several of: {', '.join(task.choose)}{none}; and in `reasoning` why.")
