@@ -36,11 +36,14 @@ You are an agent that does one task inside of a durable workflow, by calling too
 """The beginning of every system prompt. It is constant, so that providers can cache it together with the tools and instructions that follow."""
 
 
-async def ask_model(request: ChatRequest, deployment: Deployment, stream: bool = False) -> ChatAnswer:
-    """Requests an answer of the model that the deployment has under its name. With `stream`, its text is the live text of the step while it comes."""
+async def ask_model(request: ChatRequest, deployment: Deployment, stream: bool = False, asker: tuple[str, str] | None = None) -> ChatAnswer:
+    """Requests an answer of the model that the deployment has under its name. With `stream`, its text is the live text of the step while it comes. What it
+    has used is recorded for the `asker`, a workflow and a step of it (None: those that run here).
+    """
     from perdure.definitions.kinds.models.model_fallback import request_answer  # here, as it takes a library that is optional
+    from perdure.definitions.kinds.models.usage_recorder import Asker
 
-    return await request_answer(request, deployment, stream)
+    return await request_answer(request, deployment, stream, None if asker is None else Asker(*asker))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -244,9 +244,9 @@ class _Agent:
     async def _asked(self) -> ChatAnswer | None:
         """The next answer of the model; None if a message interrupted the call."""
         self.turn += 1
-        within = ModelCallBounds(self.budget, self.attempt, self.spent.since(self.before), self._left_s())
+        within = ModelCallBounds(self.budget, self.attempt, self.spent.since(self.before), self.spent, self._left_s())
         stream = self.profile.stream if self.task.stream is None else self.task.stream
-        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment, stream=stream), within, self.task.retry)
+        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment, stream=stream, asker=self._asker()), within, self.task.retry)
         asking = asyncio.ensure_future(self.ctx.step(step, self.conversation.new, self.conversation.digest))
         if self.mailbox is not None:
             self.mailbox.interrupts = asking
@@ -268,6 +268,11 @@ class _Agent:
         self.conversation.heard(answer)
         self.ctx.set(PROGRESS, AgentProgress(self.spent, tuple(call.name for call in answer.calls)))
         return answer
+
+    def _asker(self) -> tuple[str, str] | None:
+        """The workflow and the step of the definition that asks; None for an agent that is none."""
+        parent = self.ctx.execution.parent
+        return (parent.workflow, self.task.step) if parent is not None and self.task.step else None
 
     def _take_in(self) -> None:
         if self.mailbox is not None:
