@@ -20,7 +20,9 @@ def test_a_sync_module_is_what_the_generator_makes_of_the_async_one(path: str) -
 def test_a_method_that_was_changed_or_removed_by_mistake_is_made_again(path: str) -> None:
     text = (make_sync.PACKAGE / path).read_text(encoding="utf-8")
     lines = text.splitlines()
-    generated = next(name for name in ("groups", "keys", "history", "create_new", "approval_count", "pause", "result", "sleep") if f"    def {name}(" in text)
+    generated = next(
+        name for name in ("groups", "keys", "history", "create_new", "approval_count", "set_input", "pause", "result", "sleep") if f"    def {name}(" in text
+    )
     (function,) = (one for one in ast.walk(ast.parse(text)) if isinstance(one, ast.FunctionDef) and one.name == generated)
     removed = "\n".join((*lines[: function.lineno - 1], *lines[function.end_lineno :], ""))
     changed = "\n".join((*lines[: function.body[0].lineno - 1], "        raise NotImplementedError", *lines[function.end_lineno :], ""))

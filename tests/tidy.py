@@ -28,9 +28,10 @@ MAY_IMPORT = {
     "kinds": {"core", "expr", "code", "definitions", "dialects", "stores", "supervision"},
     "runtime": {"core", "expr", "code", "definitions", "stores"},
     "service": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds"},
-    "operations": {"core", "code", "definitions", "stores", "service"},
-    "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "operations", "supervision"},
-    "testing": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "operations", "surface"},
+    "recording": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "service"},
+    "operations": {"core", "code", "definitions", "stores", "service", "recording"},
+    "surface": {"core", "expr", "lint", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "recording", "operations", "supervision"},
+    "testing": {"core", "expr", "code", "definitions", "dialects", "stores", "runtime", "kinds", "service", "recording", "operations", "surface"},
 }
 # Two parts of `perdure.definitions` are layers of their own, and the modules directly under `perdure` are surfaces as well.
 PARTS_OF_DEFINITIONS = {"expr", "kinds"}
@@ -77,7 +78,7 @@ BLIND_TO_KINDS = ("perdure.definitions.graph.", "perdure.definitions.format.", "
 KINDS_DECLARED_BY = {f"perdure.definitions.format.{name}" for name in ("model", "verb_shapes", "dialect_rules")}
 
 # Names of modules that end in -ing and are nouns all the same.
-NOUNS_IN_ING = {"drawing", "testing"}
+NOUNS_IN_ING = {"drawing", "recording", "testing"}
 # Packages that hold one thing each in their own way, so that their modules have the same names.
 PARALLEL_PACKAGES = [
     {"stores.sqlite", "stores.postgres"},

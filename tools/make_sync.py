@@ -21,7 +21,7 @@ PACKAGE = ROOT / "src/perdure"
 
 BY_HAND = "# By hand"
 
-ASYNC_CLASS = re.compile(r"\bAsync(Client|Handle|Selection|Catalog|Proposals|Triggers|Administration|People|DeadLetterOffice|Upkeep)\b")
+ASYNC_CLASS = re.compile(r"\bAsync(Client|Handle|Selection|Catalog|Proposals|Recordings|Triggers|Administration|People|DeadLetterOffice|Upkeep)\b")
 CONTEXT_RESULT = re.compile(r"^(VerbCall|SettledResult)\[(.*)\]$", re.DOTALL)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,6 +42,7 @@ FACES = (
     Face("sync_client.py", "Selection", "async_client.py", "AsyncSelection"),
     Face("sync_catalog.py", "Catalog", "async_catalog.py", "AsyncCatalog"),
     Face("sync_proposals.py", "Proposals", "async_proposals.py", "AsyncProposals"),
+    Face("sync_recordings.py", "Recordings", "async_recordings.py", "AsyncRecordings"),
     Face("sync_triggers.py", "Triggers", "async_triggers.py", "AsyncTriggers"),
     Face("sync_administration.py", "Administration", "async_administration.py", "AsyncAdministration"),
     Face("sync_people.py", "People", "async_people.py", "AsyncPeople"),

@@ -21,6 +21,7 @@ from perdure.async_handle import AsyncHandle, connection_of, kind_of, name_of
 from perdure.async_maintenance import AsyncDeadLetterOffice, AsyncUpkeep, secret_of
 from perdure.async_people import AsyncPeople
 from perdure.async_proposals import AsyncProposals
+from perdure.async_recordings import AsyncRecordings
 from perdure.async_triggers import AsyncTriggers
 from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
@@ -45,7 +46,6 @@ from perdure.service.catalog_references import parse_reference
 from perdure.service.execution_operations import StartRequest, signal_body
 from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.kind_list import FormatDescription, KindList
-from perdure.service.model_costs import ModelCosts
 from perdure.service.page_cursors import cursor_text
 from perdure.service.people.inbox import InboxOrder, inbox_filter
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
@@ -368,13 +368,6 @@ class AsyncClient:
         """
         return await self._access.call(on_executions.counts, checked_name(tenant, "tenant"), duration_seconds(failed_since, "failed_since"))
 
-    async def model_costs(self, within: Duration = "1d", *, workflow: str = "", tenant: str = DEFAULT_TENANT) -> ModelCosts:
-        """What model calls within a duration before now have used and cost, by workflow, step and model, the highest cost first. Three months are kept.
-
-        Every answer that a provider gave counts, also one that was lost with its process. An agent that is a step of a definition counts for that step.
-        """
-        return await self._access.call(on_executions.model_costs, checked_name(tenant, "tenant"), duration_seconds(within, "within"), workflow)
-
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
 
@@ -550,6 +543,11 @@ class AsyncClient:
     def proposals(self) -> AsyncProposals:
         """Proposals of changes of definitions: makes, reviews and applies them."""
         return AsyncProposals(self._access)
+
+    @property
+    def recordings(self) -> AsyncRecordings:
+        """Recordings: calls of tools, one by one, of which a definition is made."""
+        return AsyncRecordings(self._access)
 
     @property
     def triggers(self) -> AsyncTriggers:

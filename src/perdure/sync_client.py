@@ -34,7 +34,6 @@ from perdure.service.callers import CallerDetails
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
 from perdure.service.kind_list import FormatDescription, KindList
-from perdure.service.model_costs import ModelCosts
 from perdure.service.people.inbox import InboxOrder
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.queue_details import QueueDetails
@@ -50,6 +49,7 @@ from perdure.sync_handle import Handle
 from perdure.sync_maintenance import DeadLetterOffice, Upkeep
 from perdure.sync_people import People
 from perdure.sync_proposals import Proposals
+from perdure.sync_recordings import Recordings
 from perdure.sync_triggers import Triggers
 from perdure.workflow_function import Workflow
 
@@ -348,13 +348,6 @@ class Client:
         """
         return self._thread.call(self._inner.counts(failed_since, tenant=tenant))
 
-    def model_costs(self, within: Duration = "1d", *, workflow: str = "", tenant: str = DEFAULT_TENANT) -> ModelCosts:
-        """What model calls within a duration before now have used and cost, by workflow, step and model, the highest cost first. Three months are kept.
-
-        Every answer that a provider gave counts, also one that was lost with its process. An agent that is a step of a definition counts for that step.
-        """
-        return self._thread.call(self._inner.model_costs(within, workflow=workflow, tenant=tenant))
-
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).
 
@@ -531,6 +524,12 @@ class Client:
     def proposals(self) -> Proposals:
         """Proposals of changes of definitions: makes, reviews and applies them."""
         return Proposals(self._thread, self._inner.proposals)
+
+    # By hand
+    @property
+    def recordings(self) -> Recordings:
+        """Recordings: calls of tools, one by one, of which a definition is made."""
+        return Recordings(self._thread, self._inner.recordings)
 
     @property
     def triggers(self) -> Triggers:

@@ -136,6 +136,7 @@ WORKFLOWS = {
     "perdure.approval": "an approval",
     "perdure.composite": "what is counted about a composite",
     "perdure.bulk": "does something with many executions, by a filter",
+    "perdure.recording": "records calls of tools; only engines with these tools have it",
     "perdure.proposal": "proposes a change of the definition of the execution that starts it",
     "perdure.hook": "hands a notification to the function of an application; only engines with one have it",
     "perdure.notices": "looks for what people are notified of",
@@ -150,6 +151,10 @@ SIGNALS = {
     "event": "an event that goes into a notification with others",
     "used": "that a composite was used",
     "vote": "a decision on an approval",
+    "call": "a call of a tool, to a recording",
+    "cancel_call": "that a call of a recording is to end",
+    "input": "values of the input of a recording",
+    "preset": "a result in place of a call of a recording",
 }
 ENVIRONMENT = {
     "PERDURE_ACTIVE_OF_PEOPLE": "how many executions that people have started through `perdure serve` may be in progress",

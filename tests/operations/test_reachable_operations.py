@@ -13,6 +13,7 @@ CLIENT_MODULES = (
     "async_handle.py",
     "async_catalog.py",
     "async_proposals.py",
+    "async_recordings.py",
     "async_triggers.py",
     "async_administration.py",
     "async_people.py",

@@ -6,12 +6,15 @@ from typing import Any
 import pytest
 
 from perdure import Context, HasEnded, NoReply, NotFound, Signal, Timeout, step, workflow
-from perdure.core import limits
+from perdure.core import limits, values
 from perdure.core.errors import ErrorInfo
 from perdure.core.events import EndedEvent, MessageArrivedEvent, OpenedEvent, ReopenedEvent, SnapshotEvent
 from perdure.core.messages import SignalMessage as Signal_
 from perdure.core.operations import Failure, KeepOperation
-from perdure.service.execution_operations import ReplySearch
+from perdure.runtime.change_watcher import QUICK_S
+from perdure.runtime.replies import ReplySearch
+from perdure.service.execution_operations import await_direct_reply
+from perdure.service.store_access import StoreAccess
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster, settle
 from tests.service.cluster_client import virtually
@@ -94,6 +97,12 @@ async def test_an_execution_may_be_asked_before_an_engine_runs(c: Cluster, clien
     assert await asking == 6
 
 
+def lose_notifications(client: AsyncClient) -> None:
+    """Has a client find replies by polling alone, so that the log may be compacted before."""
+    watch: Any = client._access.watch  # type: ignore[attr-defined]  # it is on a store
+    watch.listen = lambda: None
+
+
 @virtually
 async def test_an_execution_that_ends_without_a_reply_says_so(c: Cluster, client: AsyncClient) -> None:
     await c.engine(rude, doubling)
@@ -139,6 +148,7 @@ async def test_a_full_mailbox_is_told_of(c: Cluster, client: AsyncClient) -> Non
 @pytest.mark.slow
 @virtually
 async def test_a_reply_is_found_though_the_turn_that_gave_it_is_compacted_away(c: Cluster, client: AsyncClient) -> None:
+    lose_notifications(client)
     handle = await client.start(archiving, True)
     asking = [asyncio.create_task(handle.ask(double, number)) for number in range(5)]
     await settle(5)
@@ -152,6 +162,7 @@ async def test_a_reply_is_found_though_the_turn_that_gave_it_is_compacted_away(c
 def test_a_reply_that_is_forgotten_without_an_archive_is_told_of(replies: bool) -> None:
     @virtually
     async def world(c: Cluster, client: AsyncClient) -> None:
+        lose_notifications(client)
         handle = await client.start(forgetting, replies)
         asking = [asyncio.create_task(handle.ask(double, number)) for number in range(5)]
         await settle(5)
@@ -180,6 +191,66 @@ def test_an_end_that_was_taken_back_is_none() -> None:
         ]
     )
     assert search.reply == b"mine"
+
+
+@virtually
+async def test_a_reply_is_notified_of(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(doubling)
+    handle = await client.start(doubling, 2)
+    assert await handle.ask(double, 1) == 2
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    assert await handle.ask(double, 2) == 4
+    assert loop.time() - began_s < QUICK_S / 2, "it was found by a poll"
+
+
+@virtually
+async def test_a_reply_is_found_while_the_engine_of_this_process_performs_a_step(c: Cluster, client: AsyncClient) -> None:
+    @workflow
+    async def busy(ctx: Context) -> None:
+        thinking = asyncio.ensure_future(ctx.step(think, 1000.0))
+        for _ in range(2):
+            message = await ctx.listen(double, completable=True)
+            message.complete(message.body * 2)
+        await thinking
+
+    engine = (await c.engine(busy)).engine
+    access = StoreAccess(engine.store, engine)
+    key = (await client.start(busy)).key
+    for number in range(2):
+        signal = Signal_("double", values.encode(number, "a number"), f"{number}")
+        reply = await asyncio.wait_for(await_direct_reply(access, key, signal, is_new=False), 5.0)
+        assert values.decode(await access.payload(reply), int, "a number") == 2 * number
+
+
+@virtually
+async def test_an_engine_of_this_process_hands_a_message_and_its_reply_over_directly(c: Cluster, client: AsyncClient) -> None:
+    engine = (await c.engine(doubling)).engine
+    handle = await client.start(doubling, 4)
+    access = StoreAccess(engine.store, engine)
+    assert await handle.ask(double, 1) == 2
+
+    async def rows() -> list[bytes]:
+        found = await engine.store.read(handle.key)
+        return [] if found is None else list(found.payloads)
+
+    async def ask(number: int, key: str, *, is_new: bool = True) -> Any:
+        signal = Signal_("double", values.encode(number, "a number"), key)
+        return values.decode(await access.payload(await await_direct_reply(access, handle.key, signal, is_new=is_new)), int, "a number")
+
+    before = len(await rows())
+    assert await ask(2, "two") == 4
+    assert len(await rows()) - before == 2, "the message and the step are one commit, and its result and the reply another"
+    assert await ask(2, "two", is_new=False) == 4, "it was sent again, and arrived once"
+    engine._residents.clear()
+    assert await ask(3, "three") == 6, "it is not in memory, and is sent through the store"
+    assert await ask(3, "three", is_new=False) == 6
+    asking = asyncio.create_task(ask(4, "four"))
+    await handle.result()
+    assert await asking == 8
+    with pytest.raises(HasEnded):
+        await ask(5, "five")
+    assert not engine.replies
 
 
 @virtually

@@ -195,6 +195,9 @@ NOTICES_WORKFLOW = "perdure.notices"
 EVENTS_WORKFLOW = "perdure.events"
 """The workflow of announced events: each execution of it starts what one event triggers."""
 
+RECORDING_WORKFLOW = "perdure.recording"
+"""The workflow of recordings. Only engines that have tools of MCP servers for it know it."""
+
 OnCancel = Literal["cancel", "terminate", "detach"]
 
 

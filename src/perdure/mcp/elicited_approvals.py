@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -48,6 +48,28 @@ class Answer(NamedTuple):
 
     action: Literal["accept", "decline", "cancel"]
     content: Any = None
+
+
+class Asked(Protocol):
+    """Who is asked what a server wants to know while it performs a call: people by approvals, or whoever calls."""
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the call."""
+        ...
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for the call any more."""
+        ...
+
+    async def ask(self, question: Question) -> Answer:
+        """Asks, and returns the answer."""
+        ...
+
+    async def withdraw(self) -> None:
+        """Withdraws what was asked and is not answered."""
+        ...
 
 
 class AskedPeople:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import MissingExtra
-from perdure.mcp.elicited_approvals import Answer, AskedPeople, Question
+from perdure.mcp.elicited_approvals import Answer, Asked, Question
 from perdure.mcp.server_configs import McpServer, with_secrets
 
 logger = logging.getLogger("perdure.mcp")
@@ -44,7 +44,7 @@ class AnswerLost(Exception):
 class _OpenCall:
     """A call that waits for its answer, the people whom its server may ask, and the clock of both: it stands still while people are asked."""
 
-    def __init__(self, people: AskedPeople | None, clock: asyncio.Timeout) -> None:
+    def __init__(self, people: Asked | None, clock: asyncio.Timeout) -> None:
         self.people, self._clock = people, clock
         self._left_s = 0.0
         self._asking: dict[asyncio.Future[Answer], None] = {}
@@ -91,7 +91,7 @@ class ServerSession:
         self._failures, self._not_before_s = 0, 0.0
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Progress, people: AskedPeople | None = None
+        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Progress, people: Asked | None = None
     ) -> dict[str, Any]:
         """Calls a tool, and returns its answer as JSON of the protocol. What the server asks meanwhile is for `people`; without them, it is declined.
 

@@ -9,22 +9,27 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from perdure.code.declarations import Retry, Step
 from perdure.code.function_codec import FunctionCodec
 from perdure.code.step_environment import Resource, current_resources, step_info
 from perdure.core.errors import BadExpression, Fatal
 from perdure.definitions.expr import json_schema
-from perdure.mcp.elicited_approvals import AskedPeople
+from perdure.mcp.call_channels import NO_CHANNELS, AskedCaller, CallChannel, CallChannels
+from perdure.mcp.elicited_approvals import Asked, AskedPeople
 from perdure.mcp.server_configs import McpServer, read_servers
-from perdure.mcp.server_session import AnswerLost, ServerSession
+from perdure.mcp.server_session import AnswerLost, ServerSession, ServerUnavailable
 from perdure.mcp.tool_lists import ListedTool, ToolList, config_hash, keep_list, kept_lists, listed_tools
-from perdure.mcp.tool_results import value_of_result
+from perdure.mcp.tool_results import error_of_result, value_of_result
+from perdure.recording.recording_messages import ToolAnswer, ToolCallFailed
+from perdure.recording.recording_workflow import ToolFinder
 
 logger = logging.getLogger("perdure.mcp")
 
@@ -80,16 +85,32 @@ def mcp_tools(source: str | Path | Mapping[str, Any]) -> list[Step[..., Any, Any
     """
     servers = read_servers(source)
     lists = kept_lists(servers)
-    return [tool for server in servers for tool in _tools_of(server, lists[server.name])]
+    return [_step(server, tool, server_sessions(server, lists[server.name])) for server in servers for tool in lists[server.name].tools]
+
+
+def recorded_tools(servers: Sequence[McpServer], lists: Mapping[str, ToolList], channels: CallChannels = NO_CHANNELS) -> ToolFinder:
+    """Returns what finds the tools of servers as the steps of recordings, by their names. Their results are whole answers, and failures are not repeated.
+
+    `channels` are to those who call in this process.
+    """
+    known = {f"{server.name}.{tool.name}": (server, tool) for server in servers for tool in lists[server.name].tools}
+
+    def find(name: str, call_id: str) -> Step[..., Any, Any] | None:
+        if (found := known.get(name)) is None:
+            return None
+        server, tool = found
+        return _recorded_step(server, tool, server_sessions(server, lists[server.name]), channels, call_id)
+
+    return find
 
 
 _sessions: dict[tuple[str, str], Resource[_CheckedSession]] = {}
 """By the configuration of a server and the hash of its list: the session that each engine or worker opens once, however often the tools were asked for."""
 
 
-def _tools_of(server: McpServer, known: ToolList) -> list[Step[..., Any, Any]]:
-    sessions = _sessions.setdefault((config_hash(server), known.hash), _session(server, known))
-    return [_step(server, tool, sessions) for tool in known.tools]
+def server_sessions(server: McpServer, known: ToolList) -> Resource[_CheckedSession]:
+    """Returns the session with a server that the steps of an engine or worker share."""
+    return _sessions.setdefault((config_hash(server), known.hash), _session(server, known))
 
 
 def _session(server: McpServer, known: ToolList) -> Resource[_CheckedSession]:
@@ -106,30 +127,54 @@ def _session(server: McpServer, known: ToolList) -> Resource[_CheckedSession]:
 
 def _step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession]) -> Step[..., Any, Any]:
     async def call(**arguments: Any) -> Any:
-        _check(tool, arguments)
-        info = step_info()
-        secrets = {name: await asyncio.to_thread(info.secret, name) for name in server.secrets}
-        if lacking := [name for name, value in secrets.items() if value is None]:
-            raise Fatal(f"the secret {lacking[0]} of the MCP server {server.name} is not set. Set it: perdure secret set {lacking[0]}")
-
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            info.heartbeat({"progress": done, "total": total, "message": (message or "")[:200]})
-
-        session = await sessions
-        given = {name: value for name, value in secrets.items() if value is not None}
-        people = AskedPeople(server, tool.name, info, current_resources.get().store)
-        try:
-            answer = await session.call(tool.name, arguments, given, progress, people)
-        except AnswerLost as error:
-            if tool.may_repeat:
-                raise
-            raise McpInDoubt(f"{error}. It may have done its work; {server.name} does not say that it may be called twice") from error
-        return value_of_result(answer, is_wrapped=tool.is_wrapped)
+        return value_of_result(await _asked_server(server, tool, sessions, arguments), is_wrapped=tool.is_wrapped)
 
     call.__doc__ = tool.description
     retry = Retry() if tool.may_repeat else Retry(max=1)
-    asked_s = server.elicitation.timeout_s if server.elicitation.is_allowed else 0.0
-    return McpTool(call, f"{server.name}.{tool.name}", retry=retry, timeout=server.timeout_s + asked_s + GRACE_S, idempotent=tool.may_repeat, takes=tool.takes)
+    return McpTool(call, f"{server.name}.{tool.name}", retry=retry, timeout=_timeout_s(server), idempotent=tool.may_repeat, takes=tool.takes)
+
+
+def _recorded_step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession], channels: CallChannels, call_id: str) -> Step[..., Any, Any]:
+    async def call(**arguments: Any) -> ToolAnswer:
+        channel = channels.of(step_info().execution, call_id)
+        answer = await _asked_server(server, tool, sessions, arguments, channel)
+        if answer.get("isError"):
+            raise ToolCallFailed(error_of_result(answer), answer)
+        return ToolAnswer(answer.get("content") or [], answer.get("structuredContent", msgspec.UNSET), tool.is_wrapped)
+
+    # Who records sees the failure, and decides whether to call again. A server that can't be reached was certainly not called.
+    options: dict[str, Any] = {"retry": Retry(only=(ServerUnavailable,)), "timeout": _timeout_s(server), "idempotent": tool.may_repeat}
+    return McpTool(call, f"{server.name}.{tool.name}", raises=(ToolCallFailed,), takes=tool.takes, **options)
+
+
+def _timeout_s(server: McpServer) -> float:
+    return server.timeout_s + (server.elicitation.timeout_s if server.elicitation.is_allowed else 0.0) + GRACE_S
+
+
+async def _asked_server(
+    server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession], arguments: Mapping[str, Any], channel: CallChannel | None = None
+) -> dict[str, Any]:
+    """Calls a tool within a step, and returns its answer as JSON of the protocol. With a `channel`, whoever called is told of the progress, and is asked."""
+    _check(tool, arguments)
+    info = step_info()
+    secrets = {name: await asyncio.to_thread(info.secret, name) for name in server.secrets}
+    if lacking := [name for name, value in secrets.items() if value is None]:
+        raise Fatal(f"the secret {lacking[0]} of the MCP server {server.name} is not set. Set it: perdure secret set {lacking[0]}")
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        info.heartbeat({"progress": done, "total": total, "message": (message or "")[:200]})
+        if channel is not None:
+            await channel.report(done, total, message)
+
+    session = await sessions
+    given = {name: value for name, value in secrets.items() if value is not None}
+    asked = AskedPeople(server, tool.name, info, current_resources.get().store) if channel is None else AskedCaller(channel, info)
+    try:
+        return await session.call(tool.name, arguments, given, progress, asked)
+    except AnswerLost as error:
+        if tool.may_repeat:
+            raise
+        raise McpInDoubt(f"{error}. It may have done its work; {server.name} does not say that it may be called twice") from error
 
 
 def _check(tool: ListedTool, arguments: Mapping[str, Any]) -> None:
@@ -151,9 +196,7 @@ class _CheckedSession(ServerSession):
         super().__init__(server)
         self._known, self._has_looked = known, False
 
-    async def call(
-        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Any, people: AskedPeople | None = None
-    ) -> dict[str, Any]:
+    async def call(self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Any, people: Asked | None = None) -> dict[str, Any]:
         """See `ServerSession.call`."""
         if not self._has_looked:
             self._has_looked = True

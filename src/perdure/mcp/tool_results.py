@@ -4,11 +4,14 @@ Structured content is the value. Else a single text is, read as JSON if it is an
 text, images and audio in base64 with their `mimeType`, and resources. An answer that says that it is an error fails the step.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from perdure.core.error_text import shorten_text
+from perdure.recording.recording_messages import ToolAnswer
+from perdure.recording.tool_values import value_of_answer
 
 MESSAGE_CHARACTERS_MAX = 2_000
 
@@ -25,34 +28,21 @@ def value_of_result(answer: Mapping[str, Any], *, is_wrapped: bool = False) -> A
     Raises:
         McpToolFailed: the answer is an error.
     """
-    parts = answer.get("content")
-    parts = parts if isinstance(parts, Sequence) and not isinstance(parts, str) else []
     if answer.get("isError"):
-        raise McpToolFailed(shorten_text(_said(parts) or "the tool failed and said nothing", MESSAGE_CHARACTERS_MAX))
+        raise McpToolFailed(error_of_result(answer))
     structured = answer.get("structuredContent")
-    if structured is not None:
-        return structured["result"] if is_wrapped and isinstance(structured, Mapping) and structured.keys() == {"result"} else structured
-    if len(parts) == 1 and _type(parts[0]) == "text":
-        return _plain(str(parts[0].get("text", "")))
-    return [_part(one) for one in parts] if parts else None
+    return value_of_answer(ToolAnswer(_parts(answer), msgspec.UNSET if structured is None else structured, is_wrapped))
+
+
+def error_of_result(answer: Mapping[str, Any]) -> str:
+    """Returns what an answer says that is an error."""
+    return shorten_text(_said(_parts(answer)) or "the tool failed and said nothing", MESSAGE_CHARACTERS_MAX)
+
+
+def _parts(answer: Mapping[str, Any]) -> list[Any]:
+    parts = answer.get("content")
+    return list(parts) if isinstance(parts, Sequence) and not isinstance(parts, str) else []
 
 
 def _said(parts: Sequence[Any]) -> str:
-    return "\n".join(str(one.get("text", "")) for one in parts if _type(one) == "text").strip()
-
-
-def _type(part: Any) -> str:
-    return str(part.get("type", "")) if isinstance(part, Mapping) else ""
-
-
-def _plain(text: str) -> Any:
-    if text.lstrip()[:1] in ("{", "["):
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-    return text
-
-
-def _part(part: Any) -> Any:
-    return {name: value for name, value in part.items() if name not in ("_meta", "annotations")} if isinstance(part, Mapping) else part
+    return "\n".join(str(one.get("text", "")) for one in parts if isinstance(one, Mapping) and one.get("type") == "text").strip()

@@ -31,6 +31,7 @@ from perdure.operations import (
     on_people,
     on_proposals,
     on_queues,
+    on_recordings,
     on_runs,
     on_secrets,
     on_system,
@@ -242,13 +243,13 @@ _ONE = "/api/executions/{workflow}/{id}"
 _APPROVAL = "/api/approvals/{id}"
 _PROPOSAL = "/api/proposals/{proposal}"
 _TRIGGER = "/api/triggers/{trigger}"
+_RECORDING = "/api/recordings/{recording}"
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation(on_execution_changes.start, "POST", "/api/executions", "operator", is_repeatable=True),
     Operation(on_executions.page, "GET", "/api/executions", "viewer"),
     Operation(on_executions.changes, "GET", "/api/events/stream", "viewer"),
     Operation(on_executions.counts, "GET", "/api/execution-counts", "viewer"),
-    Operation(on_executions.model_costs, "GET", "/api/model-costs", "viewer"),
     Operation(on_executions.find, "GET", "/api/execution-search", "viewer"),
     Operation(on_executions.by_id, "GET", "/api/execution-ids/{id}", "viewer"),
     Operation(on_executions.selected, "POST", "/api/executions/select", "viewer", is_repeatable=True),
@@ -321,6 +322,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_proposals.apply, "POST", f"{_PROPOSAL}/apply", "author"),
     Operation(on_proposals.try_, "POST", f"{_PROPOSAL}/try", "viewer", is_repeatable=True),
     Operation(on_proposals.try_document, "POST", "/api/workflows/{definition}/try", "viewer", is_repeatable=True),
+    Operation(on_recordings.page, "GET", "/api/recordings", "viewer"),
+    Operation(on_recordings.start, "POST", "/api/recordings", "operator"),
+    Operation(on_recordings.read, "GET", _RECORDING, "viewer"),
+    Operation(on_recordings.call, "POST", f"{_RECORDING}/calls", "operator"),
+    Operation(on_recordings.cancel_call, "POST", f"{_RECORDING}/cancel-call", "operator", is_repeatable=True),
+    Operation(on_recordings.preset, "POST", f"{_RECORDING}/presets", "operator"),
+    Operation(on_recordings.set_input, "PATCH", f"{_RECORDING}/input", "operator", is_repeatable=True),
+    Operation(on_recordings.end, "POST", f"{_RECORDING}/end", "operator"),
+    Operation(on_recordings.definition, "POST", f"{_RECORDING}/definition", "viewer", is_repeatable=True),
+    Operation(on_recordings.save, "POST", f"{_RECORDING}/save", "author"),
     Operation(on_runs.run_workflow, "POST", "/api/triggers/manual/run", "operator"),
     Operation(on_triggers.page, "GET", "/api/triggers", "viewer"),
     Operation(on_triggers.create, "POST", "/api/triggers", "author"),

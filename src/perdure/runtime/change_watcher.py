@@ -64,7 +64,7 @@ class _HeadWaiter:
 class ChangeWatcher:
     """The waiters of one event loop for executions of one store. The store may be unavailable meanwhile.
 
-    Executions for which `is_followed` returns True are not polled: their waiters learn of the end in another way.
+    Executions for which `is_followed` returns True are polled only for waiters with `quick`: the others learn of the end in another way.
     """
 
     def __init__(self, store: Store, is_followed: Callable[[Key], bool] = lambda _: False) -> None:
@@ -171,7 +171,7 @@ class ChangeWatcher:
         clock_s, took_s = asyncio.get_running_loop().time, 0.0
         waiting: dict[Key, list[_HeadWaiter]] = {}
         for waiter in waiters:
-            if self._is_followed(waiter.key):
+            if self._is_followed(waiter.key) and not waiter.quick:
                 continue
             waiting.setdefault(waiter.key, []).append(waiter)
         keys = list(waiting)

@@ -31,6 +31,7 @@ from perdure.definitions.graph.requirements import capabilities_text, pinned_too
 from perdure.runtime.blob_loader import run_with_blobs
 from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
+from perdure.runtime.replies import is_reply
 from perdure.runtime.resident_executions import PendingDecision, ResidentExecution, UndecidedMessage
 from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
 from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Conflict, Superseded
@@ -39,7 +40,10 @@ workflow_logger = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
 
 NOTIFIED_EVENTS = frozenset((EndedEvent, ParkedEvent, ResumedEvent, ReopenedEvent, UndoingEvent))
-"""The events of which clients that wait for an execution are notified."""
+"""The events of which clients that wait for an execution are notified, besides replies to messages."""
+
+DIRECT_NUMBERS_FROM = -(2**52)
+"""From here on messages are numbered that did not come from the store: in the order of their arrival, and unlike any that the store gives."""
 
 
 class LostRace(Exception):  # an expected outcome on its way to where it is handled
@@ -142,7 +146,7 @@ def commit_of(engine: EngineServices, resident: ResidentExecution, pending: Pend
         wake_at_s=resident.wake_at(engine.clock, asyncio.get_running_loop().time()),
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=resident.is_releasable,
-        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)),
+        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)) or any(map(is_reply, decision.events)),
         messages=sends,
         acks=(*given_up, *acks, *resident.postponing),
         blobs=tuple(decision.blobs.items()),
@@ -202,6 +206,8 @@ def act_on_decision(engine: EngineServices, pending: PendingDecision) -> None:
         waited_s = asyncio.get_running_loop().time() - resident.claimed_at_s if resident.claimed_at_s else 0.0
         resident.claimed_at_s = 0.0
         engine.observer.decided(resident.execution, pending.decision.events, waited_s)
+    if engine.replies:
+        engine.replies.take(resident.key, pending.decision.events)
     act_on_events(engine, resident, pending.decision.events)
 
 
@@ -286,7 +292,7 @@ def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: U
         raise LostRace(ours=True)  # it was evicted during the decision: read it again
     if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not program.awake:
         raise LostRace(ours=True)  # it had ended when it was read, so its program was not replayed; undoing needs the program
-    number = 0 if item.queued is None else item.queued.number
+    number = DIRECT_NUMBERS_FROM + execution.version if item.queued is None else item.queued.number
     now = engine.clock.now().not_before(resident.created_at_s)
     message = _with_release(resident.workflow, item.message) if isinstance(item.message, messages.StartMessage) else item.message
     return decide(execution, message, program, now, _decision_context(engine, resident, message), number)

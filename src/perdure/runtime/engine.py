@@ -65,6 +65,7 @@ from perdure.runtime.observed_store import ObservedStore
 from perdure.runtime.observer import Observer
 from perdure.runtime.quarantine import SEALED_RETRY_S, QuarantineReports, postponement, quarantine_retry_s, release_execution
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS, definition_releases, engine_toolboxes, runnable_workflows, told_schemas
+from perdure.runtime.replies import ReplyWait, ReplyWaits
 from perdure.runtime.resident_executions import ResidentCache, ResidentExecution, UndecidedMessage
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import StepRunner, run_step
@@ -128,8 +129,8 @@ class Engine:
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets, self.announcer = seed, secrets, announcer
         self._evict_at_s = self._grace_ends_s = 0.0
-        self._end_waiters = EndWaiters()
-        self._residents = ResidentCache(memory_bytes_max, self._end_waiters.resolve)
+        self._end_waiters, self.replies = EndWaiters(), ReplyWaits()
+        self._residents = ResidentCache(memory_bytes_max, self._note_dropped)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runner = BatchRunner(self)
         self.watch = ChangeWatcher(self.store, self.holds)
@@ -647,6 +648,24 @@ class Engine:
         if self._end_waiters.failure is not None:
             raise self._end_waiters.failure
         raise StoreUnavailable(f"could not start {key}: the engine has stopped. Start it again")
+
+    def ask(self, key: Key, signal: messages.SignalMessage) -> ReplyWait | None:
+        """Delivers a message to an execution that is in memory here, before those that wait for it in the store, and returns the wait for the reply.
+
+        Returns None if it is not in memory here. The message may be lost with the process until it has `arrived`. Whoever asks removes the wait from
+        `replies` at the end.
+        """
+        resident = self._residents.get(key)
+        if resident is None or resident.execution is None or resident.execution.ended is not None or resident.drop_when_released or self.stopping:
+            return None
+        wait = ReplyWait(key, signal)
+        self.replies.add(wait)
+        self.deliver(resident, signal)
+        return wait
+
+    def _note_dropped(self, key: Key) -> None:
+        self._end_waiters.resolve(key)
+        self.replies.leave(key)
 
     def ending(self, key: Key) -> "asyncio.Future[EndedEvent | None]":
         """Returns a future for the end of the execution here. Its result is None if the execution leaves the engine; it fails if the engine does."""

@@ -17,6 +17,7 @@ from perdure.runtime.announcer import Announcer
 from perdure.runtime.blob_loader import BlobCache
 from perdure.runtime.call_secrets import SecretSource
 from perdure.runtime.observer import Observer
+from perdure.runtime.replies import ReplyWaits
 from perdure.runtime.resident_executions import ResidentExecution
 from perdure.runtime.step_runner import StepRunner
 from perdure.runtime.store_clock import StoreClock
@@ -39,6 +40,7 @@ class EngineServices(Protocol):
     variables: Context
     threads: Executor | None
     perform: StepRunner
+    replies: ReplyWaits
     settled_messages: set[tuple[Key, int]]
     stopping: bool
 

@@ -269,7 +269,7 @@ async def _checked(access: StoreAccess, tenant: str, document: bytes, slug: str)
 
 
 async def create_definition(
-    access: StoreAccess, tenant: str, document: bytes, edit: Edit, slug: str = "", fields: DefinitionFields = NO_FIELDS
+    access: StoreAccess, tenant: str, document: bytes, edit: Edit, slug: str = "", fields: DefinitionFields = NO_FIELDS, *, source: VersionSource = "update"
 ) -> CatalogDefinition:
     """Creates a definition with a first version. Without a `slug`, one is made of the name of the document.
 
@@ -285,7 +285,7 @@ async def create_definition(
         before = await DEFINITIONS.read(access.store, tenant, slug)
         if changes.living(before) is not None:
             raise AlreadyExists(slug, f"the slug {slug!r} is taken. Give the new definition another one, or update the definition that has it")
-        return await changes.publish(moment, slug, before, Publication(read, received, "create", "update"), fields, str(uuid4()))
+        return await changes.publish(moment, slug, before, Publication(read, received, "create", source), fields, str(uuid4()))
 
     return shown_definition(await changes.carry_out(access.store, tenant, edit, decide))
 

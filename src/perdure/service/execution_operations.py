@@ -8,9 +8,10 @@ nothing can be waited for in it.
 The reply to a message is found in the log: the message arrives there under a number, and the workflow completes it by keeping a value of that number.
 """
 
+import asyncio
 import inspect
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, TypeGuard, cast
 from uuid import uuid4
@@ -27,10 +28,8 @@ from perdure.core import events as e
 from perdure.core.attributes import Attributes, checked_attribute_changes, index_attributes, indexed_attribute_values, merge_attributes
 from perdure.core.carried import Carried
 from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
-from perdure.core.errors import BadValue, ErrorInfo, HasEnded, InputDiffers, MessageRejected, NoReply, NotFound, TooManyActive, Undecodable, WrongVerb
-from perdure.core.events import ended_event_of
+from perdure.core.errors import BadValue, HasEnded, InputDiffers, MessageRejected, NotFound, TooManyActive, Undecodable, WrongVerb
 from perdure.core.messages import ExecutionMessage
-from perdure.core.operations import KeepOperation
 from perdure.core.paths import Key
 from perdure.core.pinned_calls import Hosting, PinnedCalls
 from perdure.core.program import program_name
@@ -38,6 +37,7 @@ from perdure.core.values import Value
 from perdure.runtime.engine import Engine
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.runtime.registrations import queue_limits
+from perdure.runtime.replies import ReplySearch
 from perdure.runtime.workflow_programs import Workflow, encode_input
 from perdure.service import execution_requests, unstarted_executions
 from perdure.service.execution_folds import LogTail
@@ -477,45 +477,6 @@ def _access_of(within: UserTransactionStore | OutboxTransaction) -> StoreAccess:
     return StoreAccess(cast("Store", within))  # starting and sending use only what a transaction of the user provides
 
 
-class ReplySearch:
-    """Looks for the reply to one message in the log."""
-
-    def __init__(self, key: Key, signal: messages.SignalMessage) -> None:
-        self.reply: Value | None = None
-        self._key, self._signal = key, signal
-        self._number: int | None = None
-        self._ended: e.EndedEvent | None = None
-
-    def take(self, row: Iterable[e.Event]) -> None:
-        """Reads the events of a commit.
-
-        Raises:
-            NoReply: there will be no reply.
-            MessageRejected: a validator has rejected the message.
-        """
-        for event in row:
-            match event:
-                case e.MessageArrivedEvent(number=number, key=key) if key == self._signal.key:
-                    self._number = number
-                case e.MessageRefusedEvent(key=key) if key == self._signal.key:
-                    raise NoReply(self._key, self._signal.name, "its mailbox is full")
-                case e.OpenedEvent(op=KeepOperation(value=bytes(value), role="reply", label=label, port="rejected")) if label == str(self._number):
-                    raise MessageRejected(self._signal.name, values.decode(value, ErrorInfo, "a rejection"))
-                case e.OpenedEvent(op=KeepOperation(value=value, role="reply", label=label)) if label == str(self._number):
-                    self.reply = value
-                    return
-                case e.SnapshotEvent(keys=keys) if self._number is None and self._signal.key in dict(keys):
-                    raise NoReply(self._key, self._signal.name, "it was handled in an iteration of a loop that is forgotten")
-                case e.EndedEvent():
-                    self._ended = event
-                case e.RemovedEvent():
-                    self._ended = ended_event_of(event)
-                case e.ReopenedEvent():
-                    self._ended = None
-        if self._ended is not None:
-            raise NoReply(self._key, self._signal.name, f"it has ended ({self._ended.status})")
-
-
 async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMessage, behind: Sequence[messages.SignalMessage] = ()) -> Value:
     """Sends a message under a fresh key, and in the same commit those that it comes `behind`, and waits for the reply to it.
 
@@ -527,10 +488,47 @@ async def await_reply(access: StoreAccess, key: Key, signal: messages.SignalMess
     before = await send_signal(access, key, signal, behind=behind)
     if before is None:
         raise NotFound(key)
-    tail, search = LogTail(access.store, key, before.version, read_archives=True), ReplySearch(key, signal)
+    return await _next_reply(access, LogTail(access.store, key, before.version, read_archives=True), ReplySearch(key, signal))
+
+
+async def _next_reply(access: StoreAccess, tail: LogTail, search: ReplySearch) -> Value:
+    """Waits for a reply that is not in the log as far as it was read."""
     while True:
         while (row := await tail.next()) is not None:
             search.take(row)
             if search.reply is not None:
                 return search.reply
-        _ = await access.watch.until(key, lambda head: head is None or head.version > tail.version, quick=True)
+        _ = await access.watch.until(tail.key, lambda head: head is None or head.version > tail.version, quick=True)
+
+
+ARRIVAL_S = 1.0
+"""How long a message that was delivered in this process may take to become durable, until it is sent through the store as well."""
+
+
+async def await_direct_reply(access: StoreAccess, key: Key, signal: messages.SignalMessage, *, is_new: bool = True) -> Value:
+    """Does the same as `await_reply` with one message, but hands it to the engine of this process if that has the execution in memory, which saves two commits.
+
+    The message may overtake others that were sent before it. If it is not `is_new`, one with its key may have been sent before, and the reply is to that one.
+
+    Raises:
+        NotFound, HasEnded, NoReply, MessageRejected: see `await_reply`.
+    """
+    if is_new:
+        engine = access.engine
+        wait = None if engine is None else engine.ask(key, signal)
+        if wait is None or engine is None:
+            return await await_reply(access, key, signal)
+        try:
+            _ = await asyncio.wait((wait.arrived,), timeout=ARRIVAL_S)
+            if wait.arrived.done() and (reply := await asyncio.shield(wait.reply)) is not None:
+                return reply
+        finally:
+            engine.replies.remove(wait)
+    tail, search = LogTail(access.store, key, read_archives=True), ReplySearch(key, signal)
+    while (row := await tail.next()) is not None:
+        search.take(row)
+        if search.reply is not None:
+            return search.reply
+    if not search.has_arrived:
+        _ = await send_signal(access, key, signal)
+    return await _next_reply(access, tail, search)

@@ -42,6 +42,7 @@ from perdure.core.operations import (
     NOTICES_WORKFLOW,
     NOTIFICATION_WORKFLOW,
     PROPOSAL_WORKFLOW,
+    RECORDING_WORKFLOW,
     SCHEDULE_WORKFLOW,
     ReceiveOperation,
     SpawnOperation,
@@ -135,6 +136,7 @@ INTERNAL_WORKFLOWS = (
     NOTICES_WORKFLOW,
     NOTIFICATION_WORKFLOW,
     PROPOSAL_WORKFLOW,
+    RECORDING_WORKFLOW,
     SCHEDULE_WORKFLOW,
 )
 """Perdure's own workflows. Their executions are listed only on request."""

@@ -27,10 +27,10 @@ from perdure.core.values import Value
 from perdure.core.views import PublicEvent
 from perdure.definition_workflow import Definition
 from perdure.runtime.execution_results import result_of_ended
+from perdure.runtime.replies import ReplySearch
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import approvals, definition_patches, execution_operations, history, queries, reruns, step_completions
 from perdure.service.execution_folds import ExecutionFold, LogTail
-from perdure.service.execution_operations import ReplySearch
 from perdure.service.history import EmittedValue
 from perdure.service.store_access import StoreAccess
 from perdure.testing.immediate_calls import run_immediately

@@ -1,0 +1,262 @@
+"""Operations on recordings: somebody calls tools one by one, and a definition is made of the calls."""
+
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from perdure.code.declarations import checked_name
+from perdure.core import values
+from perdure.core.operations import RECORDING_WORKFLOW
+from perdure.operations.on_execution_changes import StartedExecution
+from perdure.recording import recording_catalog, recording_requests
+from perdure.recording.recorded_definition import DefinitionOptions, StepOrder
+from perdure.recording.recording_catalog import RecordedDocument
+from perdure.recording.recording_messages import CallRequest, ToolCallFailed, ToolPreset
+from perdure.recording.recording_requests import recording_key, recording_start
+from perdure.recording.recording_view import RecordedCall, RecordingView
+from perdure.service import execution_operations, queries
+from perdure.service.catalog import CatalogDefinition
+from perdure.service.catalog_changes import Edit
+from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
+from perdure.service.queries import STATUSES, ExecutionFilter
+from perdure.service.start_checks import checked_start
+from perdure.service.store_access import StoreAccess
+from perdure.service.tenant_numbers import OPEN_STATUSES
+from perdure.service.wire_types import NOTHING, EncodedValue
+
+
+class ListedRecording(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording in a list. An open one is `idle` while no call of it runs; it then waits for as long as nobody ends it. Times are seconds since 1970."""
+
+    id: str
+    title: str
+    open: bool
+    idle: bool
+    created_at_s: float
+    ended_at_s: float | None
+    initiator: str = ""
+
+
+class RecordingPage(msgspec.Struct, frozen=True):
+    """A page of a list of recordings, newest first; the next one begins behind `next` (None: this was the last)."""
+
+    items: list[ListedRecording]
+    next: str | None = None
+
+
+class RecordingDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """A recording with its calls from a number on. `calls_in_all` counts those before and behind as well.
+
+    `input` has the present values of ``@input``, and `presets_to_come` the steps whose result is given before their call.
+    """
+
+    id: str
+    title: str
+    open: bool
+    input: dict[str, Any]
+    calls: list[RecordedCall]
+    calls_in_all: int
+    presets_to_come: list[str]
+    started_at_s: float
+    last_at_s: float
+
+
+class ToolCallAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool has answered in a recording: its parts, and structured content if it gave any, or that it has failed. `step` is the one that the call is."""
+
+    step: str
+    is_error: bool
+    is_preset: bool
+    content: list[dict[str, Any]]
+    structured_content: Any = None
+
+
+class PresetStep(msgspec.Struct, frozen=True):
+    """The step whose result was given."""
+
+    step: str
+
+
+async def page(access: StoreAccess, tenant: str, *, open: bool | None = None, limit: int = 100, after: str = "") -> RecordingPage:
+    """Lists recordings, newest first, behind `after`: all, or those that are `open`, or that have ended.
+
+    Raises:
+        BadValue: the limit or `after` is not valid.
+    """
+    statuses = None if open is None else OPEN_STATUSES if open else tuple(one for one in STATUSES if one not in OPEN_STATUSES)
+    which, most = ExecutionFilter(tenant=tenant, workflow=RECORDING_WORKFLOW, status=statuses, internal=True), page_limit(limit)
+    found = await queries.list_executions(access, which, most, parse_cursor(after))
+    following = cursor_text(queries.position_behind(found[-1], which)) if len(found) == most else None
+    return RecordingPage([_listed(one) for one in found], following)
+
+
+def _listed(one: queries.ListedExecution) -> ListedRecording:
+    is_open = one.ended_at_s is None
+    return ListedRecording(
+        id=one.key.id,
+        title=str(one.attributes.get("title", "")),
+        open=is_open,
+        idle=is_open and one.status != "running",
+        created_at_s=one.created_at_s,
+        ended_at_s=one.ended_at_s,
+        initiator=str(one.attributes.get("initiator", "")),
+    )
+
+
+async def start(
+    access: StoreAccess,
+    tenant: str,
+    recording: str = "",
+    title: str = "",
+    *,
+    input: dict[str, Any] | None = None,
+    deadline_s: float | None = None,
+    author: str = "",
+) -> StartedExecution:
+    """Starts a recording, unless there is one of this id. It has no deadline unless one is given, and waits for calls until it is ended.
+
+    A process with the tools has to run it: ``perdure mcp --record``.
+
+    Raises:
+        BadName, BadValue: the id, the title or the deadline is not valid.
+    """
+    id = checked_name(recording or uuid4().hex, "recording")
+    request = recording_start(recording_key(tenant, id), title, input or {}, deadline_s)
+    request = execution_operations.initiated_by(request, author)
+    return StartedExecution(*await execution_operations.start_execution(access, checked_start(request)))
+
+
+async def read(access: StoreAccess, tenant: str, recording: str, after: int = 0, limit: int = 100) -> RecordingDetails:
+    """A recording with its calls behind number `after`, up to `limit`.
+
+    Raises:
+        NotFound: there is no such recording.
+        BadValue: the limit is not valid.
+    """
+    found = await recording_requests.read_recording(access, recording_key(tenant, recording))
+    return _details(recording, found, after, page_limit(limit))
+
+
+def _details(id: str, found: RecordingView, after: int, limit: int) -> RecordingDetails:
+    return RecordingDetails(
+        id=id,
+        title=found.title,
+        open=found.state == "open",
+        input=found.input,
+        calls=found.calls[after : after + limit],
+        calls_in_all=len(found.calls),
+        presets_to_come=found.presets_to_come,
+        started_at_s=found.started_at_s,
+        last_at_s=found.last_at_s,
+    )
+
+
+async def call(access: StoreAccess, tenant: str, recording: str, tool: str, arguments: dict[str, Any] | None = None, call_id: str = "") -> ToolCallAnswer:
+    """Calls a tool by its full name, ``server.tool``, and records the call as a step. Texts such as ``@get_user_1.id`` are references to earlier results.
+
+    A call that is repeated under one `call_id` is made once, and answered with the same.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+        BadValue: the call is not valid.
+    """
+    request = CallRequest(id=call_id or uuid4().hex, tool=tool, arguments=arguments or {})
+    found = await recording_requests.call_tool(access, recording_key(tenant, recording), request, is_new=not call_id)
+    return tool_call_answer(found)
+
+
+def tool_call_answer(found: recording_requests.CallResult) -> ToolCallAnswer:
+    """The answer to a call in the form of the protocol."""
+    answer = found.answer
+    if isinstance(answer, ToolCallFailed):
+        said = answer.answer or {"content": [{"type": "text", "text": str(answer)}]}
+        structured = said.get("structuredContent")
+        return ToolCallAnswer(step=found.step, is_error=True, is_preset=False, content=list(said.get("content") or []), structured_content=structured)
+    structured = None if answer.structured_content is msgspec.UNSET else answer.structured_content
+    return ToolCallAnswer(step=found.step, is_error=False, is_preset=answer.is_preset, content=answer.content, structured_content=structured)
+
+
+async def cancel_call(access: StoreAccess, tenant: str, recording: str, call_id: str) -> None:
+    """Ends a call that waits or runs, by its id.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+    """
+    await recording_requests.cancel_call(access, recording_key(tenant, recording), call_id)
+
+
+async def preset(
+    access: StoreAccess, tenant: str, recording: str, result: EncodedValue = NOTHING, *, step: str = "", tool: str = "", arguments: dict[str, Any] | None = None
+) -> PresetStep:
+    """Gives the result of a call that is not made: of a `tool` with these arguments, as a step of its own; or of a `step` that is to come, or has failed.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+        BadValue: both or neither of step and tool are given, or the step has its result or runs.
+    """
+    wanted = ToolPreset(result=values.decode(result, Any, "the result"), step=step, tool=tool, arguments=arguments or {})
+    return PresetStep(await recording_requests.preset_result(access, recording_key(tenant, recording), wanted))
+
+
+async def set_input(access: StoreAccess, tenant: str, recording: str, input: dict[str, Any]) -> None:
+    """Sets values of ``@input``, besides those that are known or in their place.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+    """
+    await recording_requests.set_input(access, recording_key(tenant, recording), input)
+
+
+async def end(access: StoreAccess, tenant: str, recording: str) -> None:
+    """Ends a recording, once the calls that have begun have ended. It can be saved after that, too.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+    """
+    await recording_requests.end_recording(access, recording_key(tenant, recording))
+
+
+async def definition(
+    access: StoreAccess, tenant: str, recording: str, name: str = "", steps: list[str] | None = None, *, order: StepOrder = "recorded", failed: bool = False
+) -> RecordedDocument:
+    """Makes the definition of a recording, and says what was found in it. Nothing is stored.
+
+    It has the calls with a result, or the chosen `steps`, in the order of the calls; with order ``references``, steps wait only for those that they refer to.
+    It has no value of a preset or of the input. With `failed`, it has the calls without a result as well.
+
+    Raises:
+        NotFound: there is no such recording.
+        BadValue: no call is left, or one can't stand in a definition.
+        BadName: no slug can be made of the name.
+    """
+    options = DefinitionOptions(steps=tuple(steps or ()), order=order, failed=failed)
+    return await recording_catalog.preview_definition(access, tenant, recording, name or recording, options)
+
+
+async def save(
+    access: StoreAccess,
+    tenant: str,
+    recording: str,
+    slug: str,
+    author: str,
+    steps: list[str] | None = None,
+    *,
+    order: StepOrder = "recorded",
+    failed: bool = False,
+    draft: bool = False,
+    note: str = "",
+    revision: int | None = None,
+) -> CatalogDefinition:
+    """Publishes the definition of a recording under a slug, as its first version or the next one; with `draft`, keeps it as a draft. See `definition`.
+
+    Raises:
+        NotFound: there is no such recording.
+        BadValue: no call is left, or one can't stand in a definition.
+        BadDefinition: the document is not valid; the error has all findings.
+        StaleRecord: the definition is not at the revision.
+        DefinitionOwned: a watched file has the definition.
+        BadName: the slug or the author is not valid.
+    """
+    options = DefinitionOptions(steps=tuple(steps or ()), order=order, failed=failed)
+    return await recording_catalog.save_definition(access, tenant, recording, slug, Edit(author, note, revision), options, is_draft=draft)

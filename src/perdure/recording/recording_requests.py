@@ -1,0 +1,152 @@
+"""Calls tools in a recording, and sends it everything else, over the store alone or through the engine of this process.
+
+What is sent arrives once, in whatever process the recording is. Each function returns when the recording has recorded what follows from it.
+"""
+
+import secrets
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.code.declarations import Signal
+from perdure.core import messages, values
+from perdure.core.attributes import checked_attributes
+from perdure.core.errors import BadValue, NotFound
+from perdure.core.execution import Execution
+from perdure.core.operations import RECORDING_WORKFLOW, Success
+from perdure.core.paths import Key
+from perdure.core.values import Value
+from perdure.recording.recording_messages import (
+    CALL,
+    CANCELLATION,
+    END,
+    INPUT,
+    PRESET,
+    CallCancellation,
+    CallRequest,
+    InputValues,
+    RecordingOrder,
+    RecordingReply,
+    ToolAnswer,
+    ToolCallFailed,
+    ToolPreset,
+)
+from perdure.recording.recording_view import RecordingView, call_answer, large_values, recording_view
+from perdure.service.execution_operations import StartRequest, await_direct_reply
+from perdure.service.store_access import StoreAccess
+
+T = TypeVar("T")
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """The step that a call has become, and its answer or failure."""
+
+    step: str
+    answer: ToolAnswer | ToolCallFailed
+
+
+def recording_key(tenant: str, recording: str) -> Key:
+    """The key of the execution of a recording."""
+    return Key(tenant, RECORDING_WORKFLOW, recording)
+
+
+def recording_start(key: Key, title: str = "", given: dict[str, Any] | None = None, deadline_s: float | None = None) -> StartRequest:
+    """The start of a recording, which names the version of the workflow that engines with tools have.
+
+    Raises:
+        BadValue: the title is not one that an attribute can have.
+    """
+    order = RecordingOrder(title=title, input=given or {})
+    raw = values.encode(((order,), {}), "the input of a recording")
+    attributes = checked_attributes({"title": title}) if title else ()
+    return StartRequest(key=key, input=raw, deadline_s=deadline_s, attributes=attributes)
+
+
+async def call_tool(access: StoreAccess, key: Key, request: CallRequest, *, is_new: bool = True) -> CallResult:
+    """Calls a tool in a recording, and returns what it answered. The call is durable before it is forwarded, and the answer before this returns.
+
+    If the call is not `is_new`, one of its id may have been made before. It is then not made again, and its answer is returned.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+        BadValue: the recording has refused the call.
+    """
+    reply = await _ask(access, key, CALL, request, f"call:{request.id}", is_new=is_new)
+    execution = await access.folds.of(key).refresh()
+    settled = execution.settled.get(((reply.step, 1),))
+    if settled is not None and isinstance(settled.outcome, Success):  # as is usual: there is no need to read the whole recording
+        return CallResult(reply.step, values.decode(await access.payload(settled.outcome.value), ToolAnswer, reply.step))
+    answer = call_answer(execution, reply.step, await _payloads(access, execution))
+    assert answer is not None, "it has ended, since the recording has replied"
+    return CallResult(reply.step, answer)
+
+
+async def cancel_call(access: StoreAccess, key: Key, id: str) -> None:
+    """Ends a call that waits or runs. The tool is told, where its server can be."""
+    _ = await _ask(access, key, CANCELLATION, CallCancellation(id=id), secrets.token_hex(8))
+
+
+async def preset_result(access: StoreAccess, key: Key, preset: ToolPreset) -> str:
+    """Gives the result of a call that is not made, and returns its step.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+        BadValue: neither a step nor a tool is named, or both are, or the step has its result already or runs.
+    """
+    if bool(preset.step) == bool(preset.tool):
+        raise BadValue("preset", preset.step or preset.tool, "given for a step, or for a tool with its arguments")
+    return (await _ask(access, key, PRESET, preset, secrets.token_hex(8))).step
+
+
+async def set_input(access: StoreAccess, key: Key, given: dict[str, Any]) -> None:
+    """Sets values of ``@input``.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+    """
+    _ = await _ask(access, key, INPUT, InputValues(values=given), secrets.token_hex(8))
+
+
+async def end_recording(access: StoreAccess, key: Key) -> None:
+    """Ends a recording, once the calls that have begun have ended.
+
+    Raises:
+        NotFound, HasEnded: there is no such recording, or it has ended.
+    """
+    _ = await _ask(access, key, END, None, secrets.token_hex(8))
+
+
+async def read_recording(access: StoreAccess, key: Key) -> RecordingView:
+    """Returns a recording as it is recorded now.
+
+    Raises:
+        NotFound: there is no such recording.
+    """
+    execution = await access.folds.of(key).refresh()
+    if execution.started is None:
+        raise NotFound(key)
+    return recording_view(execution, await _payloads(access, execution))
+
+
+async def _ask(access: StoreAccess, key: Key, signal: Signal[T], body: T, message_key: str, *, is_new: bool = True) -> RecordingReply:
+    message = messages.SignalMessage(signal.name, values.encode(body, f"the body of {signal.name}"), message_key)
+    raw = await access.payload(await await_direct_reply(access, key, message, is_new=is_new))
+    reply: RecordingReply = values.decode(raw, RecordingReply, "the reply of a recording")
+    if reply.refused:
+        raise BadValue(signal.name, key.id, reply.refused)
+    return reply
+
+
+class _Payloads:
+    """The large values of a recording that were read."""
+
+    def __init__(self, found: dict[str, bytes]) -> None:
+        self._found = found
+
+    def __call__(self, value: Value) -> bytes:
+        return value if isinstance(value, bytes) else self._found[value.sha256]
+
+
+async def _payloads(access: StoreAccess, execution: Execution) -> _Payloads:
+    found = {blob.sha256: blob for blob in large_values(execution)}
+    return _Payloads({sha256: await access.payload(blob) for sha256, blob in found.items()})
