@@ -36,7 +36,23 @@ MAY_IMPORT = {
 # Two parts of `perdure.definitions` are layers of their own, and the modules directly under `perdure` are surfaces as well.
 PARTS_OF_DEFINITIONS = {"expr", "kinds"}
 SURFACES = {
-    *("api", "cli", "console", "display", "django", "fake_llm", "langgraph", "mcp", "observe", "openai_agents", "pydantic_ai", "remote", "sqlalchemy", "tasks")
+    *(
+        "api",
+        "cli",
+        "console",
+        "display",
+        "django",
+        "fake_llm",
+        "langgraph",
+        "mcp",
+        "mcp_server",
+        "observe",
+        "openai_agents",
+        "pydantic_ai",
+        "remote",
+        "sqlalchemy",
+        "tasks",
+    )
 }
 
 # Purity: what the pure layers may import besides each other, and which parts of it they may not touch.

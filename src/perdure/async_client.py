@@ -43,6 +43,7 @@ from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkProgress
 from perdure.service.callers import LOCAL, CallerDetails
 from perdure.service.catalog_references import parse_reference
+from perdure.service.engine_tools import ListedEngineTool
 from perdure.service.execution_operations import StartRequest, signal_body
 from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.kind_list import FormatDescription, KindList
@@ -72,6 +73,7 @@ Listing = list[ListedExecution]
 Engines = list[HolderView]
 Approvals = list[Approval]
 Queues = list[QueueStatus]
+EngineTools = list[ListedEngineTool]
 Checks = list[replay_checks.ReplayCheck]
 
 
@@ -575,6 +577,10 @@ class AsyncClient:
     async def kinds(self) -> KindList:
         """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""
         return await self._access.call(on_kinds.kinds)
+
+    async def engine_tools(self, *, tenant: str = DEFAULT_TENANT) -> EngineTools:
+        """The tools that running engines have for steps of definitions in the catalog."""
+        return await self._access.call(on_kinds.tools, checked_name(tenant, "tenant"))
 
     async def definition_format(self) -> FormatDescription:
         """The format of definitions: its JSON Schema, and the operators of conditions."""

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from perdure.async_catalog import Document
-from perdure.async_client import UNCHANGED, Approvals, AsyncClient, AsyncSelection, Checks, Engines, Keys, Listing, Queues
+from perdure.async_client import UNCHANGED, Approvals, AsyncClient, AsyncSelection, Checks, Engines, EngineTools, Keys, Listing, Queues
 from perdure.async_handle import AsyncHandle, connection_of
 from perdure.code.approval_attributes import Priority
 from perdure.code.call_options import DEFAULT_TENANT, NamedWorkflow
@@ -557,6 +557,10 @@ class Client:
     def kinds(self) -> KindList:
         """The kinds of steps that definitions may use on the server, or in this process, each with its schemas and an example."""
         return self._thread.call(self._inner.kinds())
+
+    def engine_tools(self, *, tenant: str = DEFAULT_TENANT) -> EngineTools:
+        """The tools that running engines have for steps of definitions in the catalog."""
+        return self._thread.call(self._inner.engine_tools(tenant=tenant))
 
     def definition_format(self) -> FormatDescription:
         """The format of definitions: its JSON Schema, and the operators of conditions."""

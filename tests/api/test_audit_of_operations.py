@@ -5,6 +5,7 @@ import base64
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
 
@@ -27,7 +28,7 @@ IN_THE_LOG = {
     *("approvals.complete", "approvals.fail", "approvals.heartbeat"),
     *("executions.start_bulk", "deliveries.replay", "deliveries.replay_many", "deliveries.send_sample"),
 }
-"""Operations that start executions or send messages to them: their logs have these."""
+"""Operations that start executions or send messages to them: their logs have these. For approvals, see the test of decisions."""
 
 WITHOUT_CHANGES = {
     "executions.selected",
@@ -183,6 +184,20 @@ async def test_each_change_has_an_entry(tmp_path: Path) -> None:
     elsewhere = {"executions.withdraw_patches", "upkeep.prune_months", "catalog.release"}  # the last changes what a watched file owns
     elsewhere |= {"secrets.save", "secrets.remove"}  # they need the package cryptography
     assert CHANGING.keys() == {one.operation for one in requests} | IN_THE_LOG | elsewhere | LARGE_VALUES
+
+
+async def test_a_decision_has_an_entry_with_the_key_that_gave_it_for_a_person(tmp_path: Path) -> None:
+    async with service_in_process(tmp_path) as service:
+        key = await service.key("admin")
+        for id, operation in (("t1", "approvals.vote"), ("t2", "runs.decide")):
+            await _begun(service, key, "trip", id, ["Rome"], "waiting_approval")
+            (asked,) = (await service.by(key, "GET", f"/api/executions/trip/{id}")).json["approvals"]
+            root, said = ("/api", {"by": "ada", "approve": True}) if operation == "approvals.vote" else ("/api/v1", {"decision": "approve", "decidedBy": "ada"})
+            answer = await service.by(key, "POST", f"{root}/approvals/{quote(asked['id'], safe='')}/decide", said)
+            assert answer.status < 300, answer.body
+            assert await _has_entry(service, key, operation), operation
+            (entry,) = (await list_entries(service.store, "default", AuditFilter(operation=operation))).items[:1]
+            assert entry.entry.targets[0].key == f"perdure.approval/{quote(asked['id'], safe='')}" and entry.entry.targets[0].change == "vote"
 
 
 async def test_a_change_of_a_secret_has_an_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,7 @@ WITH_NEITHER = {
     "tools": "it reads code",
     "replay": "it replays an exported file",
     "fake-llm": "it is a server",
+    "mcp": "it serves a client on standard input, on a database or for a server",
     "secret check": "it reads a file, and the secrets of this machine",
 }
 

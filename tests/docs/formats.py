@@ -169,6 +169,8 @@ ENVIRONMENT = {
     "PERDURE_FORMER_SIGNING_SECRETS": "the secrets that signed before, by which what they have signed stays valid",
     "PERDURE_GRACE": "how long requests and steps may take to end after a stop signal to `perdure serve`",
     "PERDURE_LISTEN": "where the API of `perdure serve` answers",
+    "PERDURE_MCP_ALIASES": "`/mcp` lists tools under the names that other systems give them, too, if it is set to 1",
+    "PERDURE_MCP_WORKFLOWS": "the workflows that are tools of their own in `/mcp`",
     "PERDURE_NO_CONSOLE": "`serve` without the web console, if it is set to 1",
     "PERDURE_OIDC": "the file that describes the OpenID Connect issuer of `perdure serve`",
     "PERDURE_LOGS_URL": "the template of the address at which the logs of an execution are read, for links of the console",

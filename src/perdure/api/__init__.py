@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perdure.api.api_app import Authenticate
+    from perdure.api.api_app import Authenticate, Endpoint
     from perdure.api.service_application import ServiceApplication
     from perdure.app import App
     from perdure.service.oidc import OidcSettings
@@ -27,6 +27,7 @@ def app(
     public_url: str = "",
     console: bool = True,
     logs_url: str = "",
+    mcp: bool | Endpoint = False,
 ) -> ServiceApplication:
     """Returns the HTTP API as an ASGI application, to be mounted in FastAPI or Starlette: ``web.mount("/flows", perdure.api.app(shop))``.
 
@@ -42,6 +43,8 @@ def app(
     at which people reach what this is mounted in, for links of approvals. The web console is served below the same path, unless `console` is false.
     It links to the logs of an execution by the template `logs_url`, such as ``https://logs.example.com/?q={workflow}/{id}``.
 
+    With `mcp`, models have the operations as tools at ``/mcp`` below the same path; a `McpEndpoint` says which workflows are tools of their own.
+
     Raises:
         BadValue: an option is invalid.
         MissingExtra: `oidc` is given, and the extra ``oidc`` is not installed.
@@ -52,4 +55,8 @@ def app(
 
     secrets = environment_secrets() if secret is None else secret.encode()
     settings = ServiceSettings(oidc, client_secret, secrets, rate_per_s, origins=tuple(origins), public_url=public_url, console=console, logs_url=logs_url)
-    return ServiceApplication(source, settings, authenticate)
+    if mcp is True:
+        from perdure.mcp_server import McpEndpoint
+
+        mcp = McpEndpoint()
+    return ServiceApplication(source, settings, authenticate, mcp or None)

@@ -10,7 +10,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
 
 import msgspec
@@ -72,8 +72,26 @@ class Pages(Protocol):
         ...
 
 
+class Endpoint(Protocol):
+    """Answers all requests of one path by itself. It calls operations by requests of its own to the application, on behalf of the same caller."""
+
+    async def __call__(self, app: ApiApp, request: ApiRequest, send: AsgiSend) -> None:
+        """Answers a request whose caller is known."""
+        ...
+
+    async def aclose(self) -> None:
+        """Ends what it has begun."""
+        ...
+
+
 OWN_ROUTES = frozenset((("healthz",), ("readyz",), ("openapi.json",), ("metrics",)))
 """The routes that are no operations, as segments."""
+
+CALL_ROUTE = ("api", "call")
+"""The beginning of the routes ``/api/call/{operation}``, to which all arguments of an operation are posted, those of its path among them."""
+
+MCP_ROUTE = ("mcp",)
+"""The route of the Model Context Protocol, as segments."""
 
 PAGE_MAX = 1_000
 """The most things of a stream in one page of JSON."""
@@ -100,7 +118,8 @@ class ApiApp:
     """The API of a store, as an ASGI application. `secret` signs links and exports, `limiter` limits how often each caller may ask, and
     `active_limits` how many executions that people have started may be in progress.
 
-    With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key, and `console` answers for the web page.
+    With a `broker`, workers in other languages lease the tasks of queues there; `webhooks` are received without a key, `console` answers for the web page, and
+    `mcp` for the path ``/mcp``.
 
     What changes something is done through a store that adds an entry to the audit. `root_path` is the path below which a proxy publishes the application, and
     `public_url` the address at which people reach it, for links. `facts` are what it says of itself.
@@ -119,6 +138,7 @@ class ApiApp:
         webhooks: WebhookRoutes | None = None,
         console: Pages | None = None,
         broker: TaskBroker | None = None,
+        mcp: Endpoint | None = None,
         headers: AnswerHeaders | None = None,
         root_path: str = "",
         public_url: str = "",
@@ -139,6 +159,7 @@ class ApiApp:
         for route in (*self._by_name.values(), *self._aliases):
             self._routes.add(route)
         self._tasks = None if broker is None else TaskRoutes(broker, authenticate)
+        self._mcp = mcp
         self._idempotent = IdempotentRequests(access)
         self._ended, self._document = EndedExecutions(), b""
         self.is_stopping = False
@@ -157,9 +178,11 @@ class ApiApp:
         return None if self._tasks is None else self._tasks.stop(grace_s)
 
     async def aclose(self) -> None:
-        """Gives back what workers have leased."""
+        """Gives back what workers have leased, and ends what the endpoint ``/mcp`` has begun."""
         if self._tasks is not None:
             await self._tasks.aclose()
+        if self._mcp is not None:
+            await self._mcp.aclose()
 
     def _stop_future(self) -> asyncio.Future[None]:
         if self._stopping is None:
@@ -211,8 +234,11 @@ class ApiApp:
             if others is not None and (other := await others(request)) is not None:
                 fields.route = ROUTES_OF_LINKS.get(type(others), f"/{request.segments[0]}")
                 return other
+        if self._mcp is not None and request.segments == MCP_ROUTE:
+            await self._answer_at_endpoint(self._mcp, request, fields, send)
+            return None
         route, path = self._find(request)
-        fields.route = f"/api/call/{route.operation.name}" if request.segments[:2] == ("api", "call") else route.operation.path
+        fields.route = f"/api/call/{route.operation.name}" if request.segments[:2] == CALL_ROUTE else route.operation.path
         caller = await self._expect_allowed(route.operation, request, fields)
         self._expect_within_rate(caller)
         arguments = await self._arguments(route, request, path, caller)
@@ -228,6 +254,20 @@ class ApiApp:
                 await expect_same_start(self.access, route.operation, request, arguments)
             return answer
         return await self._answer_once(keyed, route.operation, request, arguments, caller)
+
+    async def _answer_at_endpoint(self, endpoint: Endpoint, request: ApiRequest, fields: RequestFields, send: AsgiSend) -> None:
+        """Has an endpoint answer a request of a known caller. What it calls is checked again, as a request of its own."""
+        caller = await self._authenticate(request)
+        fields.route, fields.tenant, fields.subject = "/mcp", caller.tenant, caller.subject
+        self._expect_within_rate(caller)
+
+        async def noted(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                fields.status = message["status"]
+                message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", fields.id.encode())]}
+            await send(message)
+
+        await endpoint(self, request, noted)
 
     async def _answer_once(self, keyed: KeyedRequest, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
         """Answers a request with an idempotency key; a second one with what the first was given."""
@@ -285,7 +325,7 @@ class ApiApp:
             raise Refusal(429, "too_many_requests", f"{caller.subject} asks more often than this server allows", f"ask again in {left_s:.2g} s", after)
 
     def _find(self, request: ApiRequest) -> tuple[Route, dict[str, str]]:
-        if request.segments[:2] == ("api", "call") and len(request.segments) == 3 and request.method == "POST":
+        if request.segments[:2] == CALL_ROUTE and len(request.segments) == 3 and request.method == "POST":
             called = self._by_name.get(request.segments[2])
             if called is None:
                 raise Refusal(404, "not_found", f"there is no operation {request.segments[2]} here", "use a server of the client's version")
@@ -313,6 +353,8 @@ class ApiApp:
             given = route.reader.from_query(request.query)
             if request.method not in ("GET", "HEAD", "DELETE"):
                 given |= await json_body(request, "" if route.reader.alias is None else route.reader.alias.body_as)
+            if request.segments[:2] == CALL_ROUTE:
+                path |= route.reader.named_in_body(given)
             if operation.is_stream:
                 given |= {"after": _last_event_id(request, given.get("after", 0)), "follow": given.get("follow", False)}
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))

@@ -77,6 +77,17 @@ class RequestArguments:
             found[group.name] = _made(group, {field.name: read.pop(field.name) for field in group.fields if field.name in read}, tenant)
         return found | read
 
+    def named_in_body(self, given: dict[str, Any]) -> dict[str, str]:
+        """Takes the parameters of the path out of a body that has all arguments, and returns them.
+
+        Raises:
+            BadValue: one is missing, or is no text.
+        """
+        for name in self.in_path:
+            if not isinstance(given.get(name), str):
+                raise BadValue(f"/{name}", given.get(name), "text", f"/{name}: it is missing, or no text; {self.operation.name} needs it")
+        return {name: given.pop(name) for name in self.in_path}
+
     def from_query(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """Returns what a query gives, each text as the type that its field has.
 

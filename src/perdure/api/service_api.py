@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from perdure.api.answer_headers import AnswerHeaders
-from perdure.api.api_app import ApiApp, Authenticate
+from perdure.api.api_app import ApiApp, Authenticate, Endpoint
 from perdure.api.api_server import ApiServer
 from perdure.api.console_pages import ConsolePages
 from perdure.api.log_links import checked_logs_url
@@ -70,14 +70,16 @@ DEFAULTS = ServiceSettings()
 class ServiceApi:
     """The API of a service on a store. `app` answers requests; `run` writes the last uses of keys until it is cancelled.
 
-    With `authenticate`, that says who asks, and neither keys nor a sign-in are for this API.
+    With `authenticate`, that says who asks, and neither keys nor a sign-in are for this API. `mcp` answers at ``/mcp``.
 
     Raises:
         MissingExtra: the settings have an issuer, and the libraries of the extra ``oidc`` are not installed.
         BadValue: a setting is invalid.
     """
 
-    def __init__(self, access: StoreAccess, settings: ServiceSettings = DEFAULTS, authenticate: Authenticate | None = None) -> None:
+    def __init__(
+        self, access: StoreAccess, settings: ServiceSettings = DEFAULTS, authenticate: Authenticate | None = None, mcp: Endpoint | None = None
+    ) -> None:
         self._keys = KeyVerifier(access.store)
         self._client: httpx2.AsyncClient | None = None
         oidc: OidcSignIn | None = None
@@ -94,6 +96,7 @@ class ServiceApi:
             pages=sign_in,
             console=ConsolePages(() if sign_in is None else sign_in.ways) if settings.console else None,
             webhooks=WebhookRoutes(access),
+            mcp=mcp,
             headers=AnswerHeaders(settings.origins),
             root_path=checked_root_path(settings.root_path),
             public_url=checked_public_url(settings.public_url, "--public-url"),

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from perdure.api.api_app import Authenticate
+from perdure.api.api_app import Authenticate, Endpoint
 from perdure.api.http_requests import AsgiReceive, AsgiScope, AsgiSend
 from perdure.api.service_api import ServiceApi, ServiceSettings
 from perdure.app import App
@@ -17,10 +17,10 @@ from perdure.stores.protocol import Store
 
 
 class ServiceApplication:
-    """The API on an `App`, an open store, or the database of a URL, which its lifespan opens and closes."""
+    """The API on an `App`, an open store, or the database of a URL, which its lifespan opens and closes. `mcp` answers at ``/mcp``."""
 
-    def __init__(self, source: App | Store | str | None, settings: ServiceSettings, authenticate: Authenticate | None) -> None:
-        self._source, self._settings, self._authenticate = source, settings, authenticate
+    def __init__(self, source: App | Store | str | None, settings: ServiceSettings, authenticate: Authenticate | None, mcp: Endpoint | None = None) -> None:
+        self._source, self._settings, self._authenticate, self._mcp = source, settings, authenticate, mcp
         self._service: ServiceApi | None = None
 
     @asynccontextmanager
@@ -36,7 +36,7 @@ class ServiceApplication:
             raise WrongVerb("the API is open already", "open it once: with the lifespan of the application in which it is mounted, or by its own server")
         async with AsyncExitStack() as opened:
             access = await self._access(opened)
-            service = ServiceApi(access, self._settings, self._authenticate)
+            service = ServiceApi(access, self._settings, self._authenticate, self._mcp)
             keeping = asyncio.create_task(service.run())
             self._service = service
             try:

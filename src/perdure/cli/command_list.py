@@ -13,6 +13,7 @@ from perdure.cli.graph_commands import graph, patch
 from perdure.cli.init_command import init
 from perdure.cli.key_commands import keys
 from perdure.cli.lint_command import lint
+from perdure.cli.mcp_command import mcp
 from perdure.cli.notification_commands import notifications
 from perdure.cli.people_commands import people
 from perdure.cli.proposal_commands import proposal, propose
@@ -31,7 +32,7 @@ from perdure.cli.workflow_commands import sync, workflow
 __all__ = ["root"]
 
 root.section("Begin", (demo, init))
-root.section("Run", (run, start, dev, serve, worker))
+root.section("Run", (run, start, dev, serve, worker, mcp))
 root.section("Catalog", (workflow, sync, propose, proposal, trigger, webhook))
 root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))

@@ -14,6 +14,7 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
+from perdure.cli.mcp_command import mcp_endpoint, mcp_options
 from perdure.cli.root_command import CliCommand
 from perdure.cli.run_commands import tool_options
 from perdure.cli.shared_options import GlobalOptions
@@ -53,6 +54,7 @@ SOCKET_VARIABLE, TOKEN_VARIABLE, WATCHER_VARIABLE = "PERDURE_DEV_SOCKET", "PERDU
 @shared_options.environment_options
 @shared_options.observation_options
 @catalog_option
+@mcp_options
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEV_PORT, metavar="PORT", help=f"The port on this machine ({DEV_PORT}; 0: any that is free).")
 @click.option("--no-reload", is_flag=True, help="Do not begin anew when a file is saved.")
@@ -231,7 +233,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         shown: dict[str, Any] = {"broker": broker, "observer": observation.observer, "metrics": observation.exposition(store)}
         shown["facts"] = ServerDescription(version=package_version(), started_at_s=time.time(), roles=("api", "engine", "worker"), settings={"mode": "dev"})
         access = StoreAccess(store, engine)
-        shown |= {"webhooks": WebhookRoutes(access), "console": ConsolePages(("token",))}
+        shown |= {"webhooks": WebhookRoutes(access), "console": ConsolePages(("token",)), "mcp": mcp_endpoint(given)}
         app = ApiApp(access, LoopbackAccess(token, settings.tenant), secret=secret, **shown)
         return ApiServer(app, listening)
 

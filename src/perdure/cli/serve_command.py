@@ -12,6 +12,7 @@ import click
 from perdure.cli import shared_options
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
+from perdure.cli.mcp_command import mcp_endpoint, mcp_options
 from perdure.cli.root_command import CliCommand
 from perdure.cli.run_commands import LEASE_S_MIN, tool_options
 from perdure.cli.shared_options import GlobalOptions
@@ -33,6 +34,7 @@ NO_KEY = "there is no key yet, so nobody could use the service\nmake the first o
 @shared_options.environment_options
 @shared_options.observation_options
 @catalog_option
+@mcp_options
 @click.option("--watch", "folders", multiple=True, metavar="DIR", envvar="PERDURE_WATCH", help="Keep this folder of definitions in step with the catalog.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Also perform the steps of this queue.")
 @click.option("--listen", default=LISTEN, show_default=True, envvar="PERDURE_LISTEN", metavar="HOST:PORT", help="Where the API answers; port 0: any free one.")
@@ -139,6 +141,7 @@ class _ApiOfProcess:
         from perdure.api.api_server import listening_socket, url_of
         from perdure.tasks.http_endpoint import parse_listen_address
 
+        self._mcp = mcp_endpoint(given)
         self.settings, self._server_settings = settings, tls_settings(given["tls_cert"], given["tls_key"])
         if given["forwarded_allow_ips"]:
             self._server_settings |= {"proxy_headers": True, "forwarded_allow_ips": given["forwarded_allow_ips"]}
@@ -150,7 +153,7 @@ class _ApiOfProcess:
         from perdure.api.service_api import ServiceApi, ServiceServer
         from perdure.service.store_access import StoreAccess
 
-        return ServiceServer(ServiceApi(StoreAccess(store, engine), self.settings), self._listening, **self._server_settings)
+        return ServiceServer(ServiceApi(StoreAccess(store, engine), self.settings, mcp=self._mcp), self._listening, **self._server_settings)
 
 
 def _checked_roles(text: str) -> frozenset[str]:

@@ -1,10 +1,11 @@
-"""Operations on what definitions are made of: the kinds of steps, and the format."""
+"""Operations on what definitions are made of: the kinds of steps, the tools of engines, and the format."""
 
 import asyncio
 
 from perdure.definitions.format.reference_scope import ScopedReference
-from perdure.service import kind_list
+from perdure.service import engine_tools, kind_list
 from perdure.service.catalog import received_bytes
+from perdure.service.engine_tools import ListedEngineTool
 from perdure.service.kind_list import FormatDescription, KindList
 from perdure.service.store_access import StoreAccess
 from perdure.service.wire_types import JsonDocument
@@ -16,6 +17,11 @@ async def kinds(access: StoreAccess) -> KindList:
     These are Perdure's own verbs and kinds, and the kinds of packages that are installed in the process that answers.
     """
     return await asyncio.to_thread(kind_list.list_kinds)
+
+
+async def tools(access: StoreAccess, tenant: str) -> list[ListedEngineTool]:
+    """The tools that running engines have for steps of definitions in the catalog, in order of name and version."""
+    return await engine_tools.list_engine_tools(access, tenant)
 
 
 async def definition_format(access: StoreAccess) -> FormatDescription:

@@ -38,11 +38,18 @@ class DecidedApproval(msgspec.Struct, frozen=True):
 
 
 async def run_workflow(
-    access: StoreAccess, tenant: str, author: str, workflow_id: str, variables: EncodedInput = NO_ARGUMENTS, client_request_id: str = ""
+    access: StoreAccess,
+    tenant: str,
+    author: str,
+    workflow_id: str,
+    variables: EncodedInput = NO_ARGUMENTS,
+    client_request_id: str = "",
+    *,
+    deadline_s: float | None = None,
 ) -> ManualRun:
     """Runs a workflow: a definition of the catalog by its slug, id or a reference, or code of a living engine by its name.
 
-    With a `client_request_id`, its repetition by the same caller finds the execution that the first has started.
+    With a `client_request_id`, its repetition by the same caller finds the execution that the first has started. After `deadline_s`, it is cancelled.
 
     Raises:
         NotFound, Ambiguous: there is no such workflow, or the reference names several versions.
@@ -50,7 +57,7 @@ async def run_workflow(
         BadName, BadValue: a name is not valid, or the definition does not take the variables.
         DefinitionDisabled: the definition is disabled.
     """
-    start = await manual_runs.manual_start(access, tenant, workflow_id, variables, client_request_id, author)
+    start = await manual_runs.manual_start(access, tenant, workflow_id, variables, client_request_id, author, deadline_s=deadline_s)
     key, created = await execution_operations.start_execution(access, *start)
     return ManualRun(key, key.id, created)
 

@@ -358,6 +358,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_runs.enqueue, "POST", f"{_ONE}/enqueue", "operator", is_repeatable=True),
     Operation(on_runs.decide, "POST", "/api/v1/approvals/{id}/decide", "approver"),
     Operation(on_kinds.kinds, "GET", "/api/kinds", "viewer"),
+    Operation(on_kinds.tools, "GET", "/api/tools", "viewer"),
     Operation(on_kinds.references, "POST", "/api/workflows/references", "viewer", is_repeatable=True),
     Operation(on_kinds.definition_format, "GET", "/api/definition-format", "viewer"),
     Operation(on_approvals.waiting, "GET", "/api/approvals", "viewer"),

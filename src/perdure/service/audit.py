@@ -21,6 +21,7 @@ from perdure.core import messages
 from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.errors import ProgrammingError
+from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Address, Key
 from perdure.service.access_records import AUDIT_ENTRIES, AuditEntry, AuditTarget
 from perdure.service.callers import Caller
@@ -46,7 +47,7 @@ TARGETS_MAX = 50
 """How many targets are in one entry; of more, the number is."""
 
 LOGGED_MESSAGES = (messages.StartMessage, messages.SignalMessage, messages.SettleMessage, messages.ProgressMessage)
-"""Messages that have no entry: the log of the execution has them, under the name of the person where there is one."""
+"""Messages that have no entry, but for those to approvals: the log of the execution has them, under the name of the person where there is one."""
 
 _LATEST_US = 10**16  # in the year 2286
 
@@ -244,8 +245,13 @@ def _change_of(record: RecordChange) -> str:
 
 
 def _message_name(send: OutgoingMessage) -> str | None:
-    """The name of a message; None if it has no entry."""
+    """The name of a message; None if it has no entry.
+
+    Of the messages of programs, those by which an approval is decided or delegated have one: the log has the person, and the entry who gave it for them.
+    """
     message = messages.decode_message_or_task(send.body)
+    if isinstance(message, messages.SignalMessage) and isinstance(send.to, Key) and send.to.workflow == APPROVAL_WORKFLOW:
+        return message.name
     return None if isinstance(message, LOGGED_MESSAGES) else str(message.__struct_config__.tag)
 
 

@@ -11,7 +11,9 @@ from perdure.service.execution_operations import NOT_HOSTED, StartRequest, initi
 from perdure.service.store_access import StoreAccess
 
 
-async def manual_start(access: StoreAccess, tenant: str, workflow: str, variables: bytes, request_id: str, initiator: str) -> DefinitionStart:
+async def manual_start(
+    access: StoreAccess, tenant: str, workflow: str, variables: bytes, request_id: str, initiator: str, *, deadline_s: float | None = None
+) -> DefinitionStart:
     """The start of a workflow: the slug, id, or a reference of a definition in the catalog, or the name of a workflow of a living engine.
 
     With a `request_id`, its repetition by the same initiator is the same execution; without one, each is another.
@@ -24,7 +26,7 @@ async def manual_start(access: StoreAccess, tenant: str, workflow: str, variable
     """
     reference = await _slug_or_name(access, tenant, workflow)
     id = f"manual:{reference}:{initiator}:{checked_name(request_id, 'client request id')}" if request_id else uuid4().hex
-    request = initiated_by(StartRequest(key=Key(tenant, reference, checked_name(id, "id")), input=variables), initiator)
+    request = initiated_by(StartRequest(key=Key(tenant, reference, checked_name(id, "id")), input=variables, deadline_s=deadline_s), initiator)
     try:
         return await definition_starts.catalog_start(access, request, reference)
     except NotFound:
