@@ -47,6 +47,7 @@ from perdure.service.engine_tools import ListedEngineTool
 from perdure.service.execution_operations import StartRequest, signal_body
 from perdure.service.execution_searches import ExecutionSearch
 from perdure.service.kind_list import FormatDescription, KindList
+from perdure.service.model_costs import ModelCosts
 from perdure.service.page_cursors import cursor_text
 from perdure.service.people.inbox import InboxOrder, inbox_filter
 from perdure.service.queries import ExecutionFilter, HolderView, ListedExecution
@@ -369,6 +370,13 @@ class AsyncClient:
         Each number is one up to 1,000, and says whether there are more.
         """
         return await self._access.call(on_executions.counts, checked_name(tenant, "tenant"), duration_seconds(failed_since, "failed_since"))
+
+    async def model_costs(self, within: Duration = "1d", *, workflow: str = "", tenant: str = DEFAULT_TENANT) -> ModelCosts:
+        """What model calls within a duration before now have used and cost, by workflow, step and model, the highest cost first. Three months are kept.
+
+        Every answer that a provider gave counts, also one that was lost with its process. An agent that is a step of a definition counts for that step.
+        """
+        return await self._access.call(on_executions.model_costs, checked_name(tenant, "tenant"), duration_seconds(within, "within"), workflow)
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).

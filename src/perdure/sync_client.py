@@ -34,6 +34,7 @@ from perdure.service.callers import CallerDetails
 from perdure.service.dead_letter_groups import DeadLetter, DeadLetterGroup
 from perdure.service.history import EmittedValue
 from perdure.service.kind_list import FormatDescription, KindList
+from perdure.service.model_costs import ModelCosts
 from perdure.service.people.inbox import InboxOrder
 from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
 from perdure.service.queue_details import QueueDetails
@@ -347,6 +348,13 @@ class Client:
         Each number is one up to 1,000, and says whether there are more.
         """
         return self._thread.call(self._inner.counts(failed_since, tenant=tenant))
+
+    def model_costs(self, within: Duration = "1d", *, workflow: str = "", tenant: str = DEFAULT_TENANT) -> ModelCosts:
+        """What model calls within a duration before now have used and cost, by workflow, step and model, the highest cost first. Three months are kept.
+
+        Every answer that a provider gave counts, also one that was lost with its process. An agent that is a step of a definition counts for that step.
+        """
+        return self._thread.call(self._inner.model_costs(within, workflow=workflow, tenant=tenant))
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).

@@ -59,6 +59,8 @@ OTHERS = {
     "PublicEvent": "perdure.core.views",
     "EmittedValue": "perdure.service.history",
     "LiveText": "perdure.service.live_text",
+    "ModelCosts": "perdure.service.model_costs",
+    "ModelCost": "perdure.service.model_costs",
     "HolderView": "perdure.service.queries",
     "Approval": "perdure.service.approvals",
     "DeadLetter": "perdure.service.dead_letter_groups",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from perdure.cli.root_command import CliCommand
 from perdure.cli.shared_options import blobs_option, format_option
 
 if TYPE_CHECKING:
+    from perdure.code.declarations import Step
     from perdure.definitions.format.definition_findings import DefinitionFinding
     from perdure.dialects.definition_reader import ReadDefinition
 if TYPE_CHECKING:
@@ -28,13 +29,18 @@ files_argument = click.argument("files", nargs=-1, required=True, metavar="FILE.
 @click.command("validate", cls=CliCommand)
 @files_argument
 @blobs_option
+@click.option(
+    "--tools", multiple=True, metavar="PLACE", help="Check what steps give to these tools: those of FILE.py, a module, or the MCP servers in FILE.json."
+)
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 @json_flag
-def validate(*, files: tuple[str, ...], blobs: str | None, strict: bool, as_json: bool) -> None:
+def validate(*, files: tuple[str, ...], blobs: str | None, tools: tuple[str, ...], strict: bool, as_json: bool) -> None:
     """Validate definitions, and print each problem with its place; nothing is run. FILE is YAML or JSON, - is standard input."""
-    from perdure.cli import definition_files, output, terminal_text
+    from perdure.cli import definition_files, output, targets, terminal_text
+    from perdure.definition_workflow import tool_steps
 
-    each = [(file, *definition_findings(file, blobs)) for file in files]
+    known = tool_steps(targets.load_tools(tools).steps) if tools else None
+    each = [(file, *definition_findings(file, blobs, known)) for file in files]
     found = [one for _, _, findings in each for one in findings]
     if as_json:
         click.echo(output.indented_json([_as_data(file, definition, findings) for file, definition, findings in each]))
@@ -51,8 +57,10 @@ def validate(*, files: tuple[str, ...], blobs: str | None, strict: bool, as_json
         raise CommandExit(ExitCode.INPUT)
 
 
-def definition_findings(file: str, blobs: str | None) -> tuple[ReadDefinition | None, list[DefinitionFinding]]:
-    """The definition in a file, if it is valid, and all findings."""
+def definition_findings(
+    file: str, blobs: str | None, tools: Mapping[str, Step[Any, Any, Any]] | None = None
+) -> tuple[ReadDefinition | None, list[DefinitionFinding]]:
+    """The definition in a file, if it is valid, and all findings. With `tools`, the arguments of its steps are held against what these take."""
     from perdure.cli import definition_files
     from perdure.core.errors import BadDefinition
     from perdure.definitions.format import definition_findings
@@ -60,7 +68,7 @@ def definition_findings(file: str, blobs: str | None) -> tuple[ReadDefinition | 
 
     try:
         definition = config_checks.read_checked(
-            definition_files.read_nonempty(file), definition_files.default_name(file), blobs=definition_files.blob_contents(blobs)
+            definition_files.read_nonempty(file), definition_files.default_name(file), blobs=definition_files.blob_contents(blobs), all_tools=tools
         )
     except BadDefinition as error:
         return None, list(error.findings)

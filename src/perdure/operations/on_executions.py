@@ -26,6 +26,7 @@ from perdure.service.judged_conditions import ConditionList, read_conditions
 from perdure.service.live_text import LiveText, stream_live_text
 from perdure.service.log_pages import LogPage, read_log
 from perdure.service.missing_parts import MissingParts
+from perdure.service.model_costs import ModelCosts, read_model_costs
 from perdure.service.node_passages import PassagePage, read_passages
 from perdure.service.page_cursors import cursor_text, page_limit, parse_cursor
 from perdure.service.queries import ExecutionFilter, ExecutionStatus, ListedExecution
@@ -336,6 +337,7 @@ async def page(access: StoreAccess, which: ExecutionFilter, search: ExecutionSea
     return ExecutionPage(found, cursor_text(queries.position_behind(found[-1], asked)) if len(found) == size else "")
 
 
+COSTS_WITHIN_S = 86_400.0
 FAILED_SINCE_S = 86_400.0
 
 
@@ -348,6 +350,18 @@ async def counts(access: StoreAccess, tenant: str, failed_since_s: float = FAILE
         BadValue: the duration is not valid.
     """
     return await read_numbers(access, tenant, duration_seconds(failed_since_s, "failed_since_s"))
+
+
+async def model_costs(access: StoreAccess, tenant: str, within_s: float = COSTS_WITHIN_S, workflow: str = "") -> ModelCosts:
+    """Sums what model calls of the last `within_s` have used and cost, by workflow, step and model, the highest cost first. They are kept for three months.
+
+    Every answer that a provider gave counts, also one that was lost with its process and requested again. An agent that is a step of a definition counts for
+    that step. Costs are those of the prices at the time of the call.
+
+    Raises:
+        BadValue: the duration is not valid.
+    """
+    return await read_model_costs(access, tenant, duration_seconds(within_s, "within_s"), workflow)
 
 
 async def find(access: StoreAccess, tenant: str, text: str) -> Key:

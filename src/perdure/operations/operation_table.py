@@ -250,6 +250,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.page, "GET", "/api/executions", "viewer"),
     Operation(on_executions.changes, "GET", "/api/events/stream", "viewer"),
     Operation(on_executions.counts, "GET", "/api/execution-counts", "viewer"),
+    Operation(on_executions.model_costs, "GET", "/api/model-costs", "viewer"),
     Operation(on_executions.find, "GET", "/api/execution-search", "viewer"),
     Operation(on_executions.by_id, "GET", "/api/execution-ids/{id}", "viewer"),
     Operation(on_executions.selected, "POST", "/api/executions/select", "viewer", is_repeatable=True),

@@ -232,6 +232,9 @@ class Machine:
         sent = [send for change in changes if isinstance(change, Post) for send in change.messages if isinstance(send.to, Key)]
         if not commits and sent:
             return DurableWrite(self._asked, sent[0].to, f"is sent {sent[0].key}")  # type: ignore[arg-type]  # the filter above admits keys only
+        records = [one.key for change in changes if isinstance(change, Post) for one in change.records]
+        if not commits and records:
+            return DurableWrite(self._asked, Key(*records[0]), "is a record that is kept")
         said = "; ".join(f"{line.subject} {line.said}".strip() for line in lines) or "its head alone"
         return DurableWrite(self._asked, commits[0].key, said)
 

@@ -48,7 +48,14 @@ def test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer(world: 
     assert run.result()["a"] == "All is well"
     request = script.asked[-1]
     first = request.messages[0].text
-    assert first.startswith('Look at it\n\nInput:\n{"n":7}\n\nWhat earlier steps') and "- big: [" in first and len(first) < 2_500 and "sha256:" in first
+    assert (
+        first.startswith('Look at it\n\nInput:\n<untrusted id="')
+        and "What earlier steps" in first
+        and '{"n":7}' in first
+        and "- big: [" in first
+        and len(first) < 2_700
+        and "sha256:" in first
+    )
     assert request.system.endswith("\n\nBe brief") and (request.temperature, request.max_tokens) == (0.2, 99)
     assert [tool.name for tool in request.tools] == ["look"] and script.results == [("nothing at the log", False)]
     meta = run.result()["meta"]

@@ -52,6 +52,7 @@ BUDGET_SHAPE = FieldsShape(
         FormatField("tokens", WholeShape(1), "the most tokens, input and output"),
         FormatField("cost_usd", NumberShape(0), "the most US dollars"),
         FormatField("wall", DurationShape(), "the longest time, with waits for people"),
+        FormatField("shared", TextShape(), "a name: calls, tokens and cost_usd are then limits of all agents of the root execution that name it, together"),
     ),
 )
 AGENT_SHAPE = FieldsShape(

@@ -14,6 +14,7 @@ from perdure.definitions.format.shapes import is_template
 from perdure.definitions.format.step_tree import PlacedStep, placed_steps, verb_of
 from perdure.definitions.graph.step_kind import Kind, config_problems, undo_by_input, undo_parts
 from perdure.definitions.kinds.kind_registry import KindRegistry
+from perdure.definitions.kinds.tool_argument_checks import argument_findings
 from perdure.dialects import definition_reader
 from perdure.dialects.definition_reader import ReadDefinition
 
@@ -26,16 +27,23 @@ def read_checked(
     kinds: Mapping[str, Kind] | None = None,
     blobs: Mapping[str, Any] | None = None,
     tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS,
+    all_tools: Mapping[str, Step[Any, Any, Any]] | None = None,
 ) -> ReadDefinition:
     """Reads a definition and checks its configs against the installed kinds, as every run does.
 
-    `blobs` holds the values of references ``cas://…``; `tools` are the known tools, which decide what may accompany their use.
+    `blobs` holds the values of references ``cas://…``; `tools` are the known tools, which decide what may accompany their use. With `all_tools`, there are no
+    others, and arguments are held against what they take: this is for those who write definitions.
 
     Raises:
         BadDefinition: it is not valid; its `findings` are all problems.
     """
     known = KindRegistry() if kinds is None else kinds
-    return definition_reader.read_definition(text_or_data, name, blobs, lambda document: config_findings(document, known, tools))
+
+    def checked(document: dict[str, Any]) -> Iterator[DefinitionFinding]:
+        yield from config_findings(document, known, tools if all_tools is None else all_tools)
+        yield from argument_findings(document, all_tools) if all_tools is not None else ()
+
+    return definition_reader.read_definition(text_or_data, name, blobs, checked)
 
 
 def config_findings(document: dict[str, Any], kinds: Mapping[str, Kind], tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS) -> Iterator[DefinitionFinding]:

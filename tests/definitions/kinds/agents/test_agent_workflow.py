@@ -255,7 +255,7 @@ def test_long_results_are_cut_and_long_context_too(world: World) -> None:
     task = AgentTask(prompt="Go", context={"fetch": ["y" * 50] * 100, "score": 7}, input={"a": 1})
     assert world.run(shopper(script, tools=[much]), task) == "done"
     first, result = script.last[0].text, script.last[-1].text
-    assert 'Input:\n{"a":1}' in first and "- score: 7" in first and first.count("y") < 2_100 and "(cut: it has 5,301 characters)" in first
+    assert '">\n{"a":1}\n</untrusted id="' in first and "- score: 7" in first and first.count("y") < 2_100 and "(cut: it has 5,301 characters)" in first
     assert result.count("x") == 32_000 and result.endswith("(cut: it has 100,000 characters)")
 
 

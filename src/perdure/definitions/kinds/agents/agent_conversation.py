@@ -20,6 +20,7 @@ from perdure.definitions.format.verb_shapes import AGENT_MESSAGE
 from perdure.definitions.graph import ir
 from perdure.definitions.graph.tool_calls import step_with_retry
 from perdure.definitions.kinds.agents.agent_task import Budget, SpentBudget, budget_exceeded, check_budget
+from perdure.definitions.kinds.agents.shared_budget import shared_call
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest
 
 IDLE = "365d"
@@ -113,11 +114,12 @@ ModelCaller = Callable[[ChatRequest], Awaitable[ChatAnswer]]
 
 
 class ModelCallBounds(NamedTuple):
-    """The bounds of a model call: the budget, how often it was granted, what was spent of it, and the time that is left."""
+    """The bounds of a model call: the budget, how often it was granted, what was spent of it, and in all, and the time that is left."""
 
     budget: Budget
     times: int
     spent: SpentBudget
+    total: SpentBudget
     left_s: float | None
 
 
@@ -160,8 +162,16 @@ class Conversation:
         began_s: list[float] = []
 
         async def model(new: tuple[ChatMessage, ...], digest: str) -> ChatAnswer:
-            check_budget(within.budget, within.spent, within.times)
             request = msgspec.structs.replace(self._request, messages=tuple(messages[:count]))
+            if not within.budget.shared:
+                check_budget(within.budget, within.spent, within.times)
+                return await in_time(request)
+            async with shared_call(within.budget, within.total, within.times) as spent:
+                answer = await in_time(request)
+                spent(within.total.and_(answer.usage))
+                return answer
+
+        async def in_time(request: ChatRequest) -> ChatAnswer:
             if within.left_s is None:
                 return await asker(request)
             now_s = asyncio.get_running_loop().time()

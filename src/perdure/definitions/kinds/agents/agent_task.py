@@ -22,6 +22,9 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     None means no limit; `tool_calls` is then ten times `calls`, if that has a limit. Either all tools that one answer calls run, or none. Each retry of the
     execution grants the budget again. The last model call may exceed `tokens` and `cost_usd`; the next one is refused.
+
+    With `shared`, a name, `calls`, `tokens` and `cost_usd` are the limits of all agents together that name it and have the same root execution. `tokens` and
+    `cost_usd` may then be exceeded by one call of each agent, those in flight when the limit is reached; `calls` are not.
     """
 
     calls: int | None = CALLS_MAX
@@ -29,6 +32,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tokens: int | None = None
     cost_usd: float | None = None
     wall: float | str | None = None
+    shared: str = ""
 
     @property
     def tool_calls_max(self) -> int | None:
@@ -71,6 +75,17 @@ class SpentBudget(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
             output_tokens=self.output_tokens + usage.output_tokens,
             cache_read_tokens=self.cache_read_tokens + usage.cache_read_tokens,
             cost_usd=None if self.cost_usd is None or usage.cost_usd is None else self.cost_usd + usage.cost_usd,
+        )
+
+    def together(self, other: "SpentBudget") -> "SpentBudget":
+        """Adds what another agent has spent."""
+        return SpentBudget(
+            calls=self.calls + other.calls,
+            tool_calls=self.tool_calls + other.tool_calls,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cost_usd=None if self.cost_usd is None or other.cost_usd is None else self.cost_usd + other.cost_usd,
         )
 
     def and_tools(self, count: int) -> "SpentBudget":
@@ -157,24 +172,25 @@ EXCEEDED = ("exceeded_calls", "exceeded_tokens", "exceeded_cost", "deadline_exce
 
 
 def check_budget(budget: Budget, spent: SpentBudget, times: int) -> None:
-    """Refuses another model call if the budget, which was granted `times` times, is used up.
+    """Refuses another model call if the budget, which was granted `times` times, is used up by what the agent has spent, or all agents that share it.
 
     Raises:
         Fatal: it is used up; the type of the error names the limit.
     """
+    whose = f" of the shared budget {budget.shared!r}" if budget.shared else ""
     if budget.calls is not None and spent.calls >= budget.calls * times:
-        raise budget_exceeded(error_codes.EXCEEDED_CALLS, f"{spent.calls:,} of {budget.calls * times:,} model calls are used; {MORE}")
+        raise budget_exceeded(error_codes.EXCEEDED_CALLS, f"{spent.calls:,} of {budget.calls * times:,} model calls{whose} are used; {MORE}")
     if budget.tokens is not None and spent.tokens >= budget.tokens * times:
-        raise budget_exceeded(error_codes.EXCEEDED_TOKENS, f"{spent.tokens:,} of {budget.tokens * times:,} tokens are used; {MORE}")
+        raise budget_exceeded(error_codes.EXCEEDED_TOKENS, f"{spent.tokens:,} of {budget.tokens * times:,} tokens{whose} are used; {MORE}")
     if budget.cost_usd is None:
         return
     if spent.cost_usd is None:
         raise budget_exceeded(
             error_codes.EXCEEDED_COST,
-            f"the cost so far is not known, so the budget of {budget.cost_usd * times:g} USD can't be kept. Give the model a price, or limit the tokens",
+            f"the cost so far{whose} is not known, so {budget.cost_usd * times:g} USD can't be kept as a limit. Give the model a price, or limit the tokens",
         )
     if spent.cost_usd >= budget.cost_usd * times:
-        raise budget_exceeded(error_codes.EXCEEDED_COST, f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD are used; {MORE}")
+        raise budget_exceeded(error_codes.EXCEEDED_COST, f"{spent.cost_usd:.6g} of {budget.cost_usd * times:g} USD{whose} are used; {MORE}")
 
 
 def check_tool_budget(budget: Budget, spent: SpentBudget, asked: int, times: int) -> None:

@@ -40,6 +40,7 @@ from perdure.definitions.kinds.agents.agent_tools import UNAUTHORIZED_MAX, Agent
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ToolCall
+from perdure.definitions.kinds.models.untrusted_text import untrusted
 
 
 class AnswerShape(msgspec.Struct, frozen=True):
@@ -243,9 +244,9 @@ class _Agent:
     async def _asked(self) -> ChatAnswer | None:
         """The next answer of the model; None if a message interrupted the call."""
         self.turn += 1
-        within = ModelCallBounds(self.budget, self.attempt, self.spent.since(self.before), self._left_s())
+        within = ModelCallBounds(self.budget, self.attempt, self.spent.since(self.before), self.spent, self._left_s())
         stream = self.profile.stream if self.task.stream is None else self.task.stream
-        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment, stream=stream), within, self.task.retry)
+        step = self.conversation.asking(partial(ask_model, deployment=self.profile.deployment, stream=stream, asker=self._asker()), within, self.task.retry)
         asking = asyncio.ensure_future(self.ctx.step(step, self.conversation.new, self.conversation.digest))
         if self.mailbox is not None:
             self.mailbox.interrupts = asking
@@ -267,6 +268,11 @@ class _Agent:
         self.conversation.heard(answer)
         self.ctx.set(PROGRESS, AgentProgress(self.spent, tuple(call.name for call in answer.calls)))
         return answer
+
+    def _asker(self) -> tuple[str, str] | None:
+        """The workflow and the step of the definition that asks; None for an agent that is none."""
+        parent = self.ctx.execution.parent
+        return (parent.workflow, self.task.step) if parent is not None and self.task.step else None
 
     def _take_in(self) -> None:
         if self.mailbox is not None:
@@ -375,10 +381,10 @@ def task_prompt(task: AgentTask) -> str:
     """The prompt for a task. The parts that differ between tasks come last, so that providers can cache the beginning."""
     parts = [task.prompt]
     if task.input is not None:
-        parts.append(f"Input:\n{model_text(task.input, RESULT_CHARACTERS_MAX)}")
+        parts.append(f"Input:\n{untrusted(model_text(task.input, RESULT_CHARACTERS_MAX))}")
     if task.context:
-        shown = [f"- {name}: {model_text(value, PREVIEW_CHARACTERS_MAX)}" for name, value in task.context.items()]
-        parts.append("\n".join(["What earlier steps have come to (long results are cut):", *shown]))
+        shown = "\n".join(f"- {name}: {model_text(value, PREVIEW_CHARACTERS_MAX)}" for name, value in task.context.items())
+        parts.append(f"What earlier steps have come to (long results are cut):\n{untrusted(shown)}")
     if task.choose:
         none = ", or nothing if none of it fits" if task.may_choose_none else ""
         parts.append(f"Decide where to go on. Name in `next` one or several of: {', '.join(task.choose)}{none}; and in `reasoning` why.")

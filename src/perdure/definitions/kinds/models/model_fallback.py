@@ -19,6 +19,7 @@ from perdure.definitions.kinds.models.model_client import Write, send_model_requ
 from perdure.definitions.kinds.models.model_errors import ContextTooLong, KeyRefused, ModelBusy, ModelNotFound, ModelUnavailable, OutOfCredit
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.definitions.kinds.models.model_sources import model_names, model_source
+from perdure.definitions.kinds.models.usage_recorder import Asker, record_usage
 
 FALLBACK_ERRORS = (ModelUnavailable, ModelBusy, ContextTooLong, KeyRefused, ModelNotFound, OutOfCredit)
 """The errors after which the next model is asked: they are about the provider, the model or the account. Any other says that the request itself is wrong."""
@@ -33,19 +34,22 @@ _busy: WeakKeyDictionary[AbstractEventLoop, dict[Any, float]] = WeakKeyDictionar
 """Until when, in the time of the loop, a model is left alone, for each loop."""
 
 
-async def request_answer(request: ChatRequest, deployment: Deployment, stream: bool = False) -> ChatAnswer:
+async def request_answer(request: ChatRequest, deployment: Deployment, stream: bool = False, asker: Asker | None = None) -> ChatAnswer:
     """Requests an answer of the model that the deployment has under the name, or of the first of those for which the name stands.
 
-    With `stream`, the text of the answer is the live text of the step while it comes.
+    With `stream`, the text of the answer is the live text of the step while it comes. What it has used is recorded for the `asker` (None: the running step).
 
     Raises:
         UnknownModel, ModelRejected, ContextTooLong, ModelBusy, ModelUnavailable, MissingExtra: as `send_model_request`; with several models, the one that says
             when another attempt may help, and why each of them has not answered.
     """
-    if not stream:
-        return await _request(request, deployment, None)
-    async with live_text() as text:
-        return await _request(request, deployment, text)
+    if stream:
+        async with live_text() as text:
+            answer = await _request(request, deployment, text)
+    else:
+        answer = await _request(request, deployment, None)
+    await record_usage(request, answer, asker)
+    return answer
 
 
 async def _request(request: ChatRequest, deployment: Deployment, text: LiveTextWriter | None) -> ChatAnswer:

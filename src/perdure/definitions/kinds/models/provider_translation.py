@@ -13,6 +13,7 @@ from perdure.definitions.kinds.models import model_messages
 from perdure.definitions.kinds.models.model_errors import ModelUnavailable
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest, ModelUsage, ThinkingBlock, ToolCall
 from perdure.definitions.kinds.models.model_sources import ModelPrice
+from perdure.definitions.kinds.models.untrusted_text import untrusted
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse, ModelResponsePart
@@ -72,7 +73,7 @@ def _part(message: ChatMessage, names: Mapping[str, str]) -> ModelRequestPart:
 
     if message.role == "user":
         return UserPromptPart(message.text)
-    return ToolReturnPart(names[message.name], message.text, message.call_id, outcome="failed" if message.is_error else "success")
+    return ToolReturnPart(names[message.name], untrusted(message.text), message.call_id, outcome="failed" if message.is_error else "success")
 
 
 def _answered(message: ChatMessage, names: Mapping[str, str], provider: str) -> list[ModelResponsePart]:
