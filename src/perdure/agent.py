@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from perdure.code.declarations import CodeWorkflow, checked_name
 from perdure.core.errors import BadValue
 from perdure.definitions.kinds.agents.agent_profile import REPAIRS, AgentProfile
 from perdure.definitions.kinds.agents.agent_task import AgentTask, ApiSource, Budget
-from perdure.definitions.kinds.agents.agent_tools import schema_of, tool_of
+from perdure.definitions.kinds.agents.agent_tools import AgentTool, schema_of, tool_of
 from perdure.definitions.kinds.agents.agent_workflow import perform_agent_task
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
@@ -48,6 +49,7 @@ class Agent(Workflow[[AgentTask | str], R_co]):
         model: str = "",
         instructions: str = "",
         tools: Sequence[Any] = (),
+        handoffs: Sequence[Workflow[..., Any]] = (),
         output: type[R_co] | dict[str, Any] | None = None,
         budget: Budget | None = None,
         approve: Sequence[str] = (),
@@ -60,21 +62,21 @@ class Agent(Workflow[[AgentTask | str], R_co]):
     ) -> None:
         """Declares an agent.
 
-        `tools` are steps, functions, workflows written as code, agents, and names of Perdure's built-in tools and kinds; or operations of an API as
-        ``{"openapi": {"url": …}, "operations": […]}``. `output` is a type or a JSON Schema; without one, the answer is text. Each use of a tool named in
-        `approve` waits for an approval. An answer that does not fit `output` is corrected by the model up to `repairs` times. With `stream`,
-        readers see its answers while they come (`handle.live_text`). `about` is the description that other agents see when this one is their tool.
+        `tools` are steps, functions, workflows, definitions, agents, and names of Perdure's built-in tools and kinds; or operations of an API as
+        ``{"openapi": {"url": …}, "operations": […]}``. `handoffs` are agents, or other workflows, to which it may hand its task over: their answer is then its
+        own. `output` is a type or a JSON Schema; without one, the answer is text. Each use of a tool named in `approve` waits for an approval. An answer that
+        does not fit `output` is corrected up to `repairs` times. With `stream`, readers see its answers while they come (`handle.live_text`). `about` is the
+        description that other agents see when this one is their tool.
 
         Raises:
             BadValue: an argument is invalid.
         """
-        given = [one for one in tools if not isinstance(one, str | Mapping)]
-        workflows = {one.code.name: one for one in given if isinstance(one, Workflow)}
+        workflows = {one.code.name: one for one in (*tools, *handoffs) if isinstance(one, Workflow)}
         is_type = output is not None and not isinstance(output, dict)
         self.profile = AgentProfile(
             checked_name(name, "agent"),
-            ToolContext({tool_of(one).name: one for one in given}, KindRegistry(deployment), workflows, deployment).find,
-            tuple(one if isinstance(one, str) else tool_of(one).name for one in tools if not isinstance(one, Mapping)),
+            ToolContext(_by_name(tools, handoffs), KindRegistry(deployment), workflows, deployment).find,
+            (*_names(tools), *_names(handoffs)),
             tuple(_operations(name, one) for one in tools if isinstance(one, Mapping)),
             model=model,
             instructions=instructions,
@@ -88,7 +90,6 @@ class Agent(Workflow[[AgentTask | str], R_co]):
             stream=stream,
             deployment=deployment,
         )
-        _expect_sound(self.profile)
         self.about, self.takes = about or instructions, TAKES
         super().__init__(_workflow(self.profile), lambda: list(workflows.values()))
 
@@ -97,13 +98,34 @@ class Agent(Workflow[[AgentTask | str], R_co]):
 
 
 def _workflow(profile: AgentProfile) -> CodeWorkflow:
-    """The workflow that runs the agent and returns its answer."""
+    """The workflow that runs the agent and returns its answer.
+
+    Raises:
+        BadValue: the profile is not sound.
+    """
+    _expect_sound(profile)
 
     async def agent(ctx: Context, task: AgentTask | str) -> Any:
         return (await perform_agent_task(ctx, profile, task)).output
 
     agent.__annotations__ = {"ctx": Context, "task": AgentTask | str, "return": profile.kind}
     return CodeWorkflow(agent, profile.name)
+
+
+def _by_name(tools: Sequence[Any], handoffs: Sequence[Workflow[..., Any]]) -> dict[str, Any]:
+    given = [*(one for one in tools if not isinstance(one, str | Mapping)), *map(_handoff, handoffs)]
+    return {tool_of(one).name: one for one in given}
+
+
+def _names(tools: Sequence[Any]) -> list[str]:
+    return [one if isinstance(one, str) else tool_of(one).name for one in tools if not isinstance(one, Mapping)]
+
+
+def _handoff(workflow: Workflow[..., Any]) -> AgentTool:
+    """The tool by which an agent hands its task over."""
+    tool = tool_of(workflow)
+    about = f"Hand the task over to {tool.name}, whose answer is then yours; tell everything that it must know. {tool.description}"
+    return dataclasses.replace(tool, description=about.strip(), hands_over=True)
 
 
 def _operations(name: str, given: Mapping[str, Any]) -> ApiSource:

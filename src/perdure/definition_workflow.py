@@ -130,7 +130,7 @@ class Definition(Workflow[..., Any]):
         if agents:
             from perdure.definitions.kinds.agents.built_in_tools import ToolContext  # imported here because most definitions have no agents
 
-            around = ToolContext(graph.tools, graph.kinds, {})
+            around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in self._uses()})
             found += [Requirement("tool", name, node.id) for node in agents for name in named_tools(node.config) if around.find(name) is None]
         return found
 
@@ -242,7 +242,7 @@ def _agents(graph: GraphWorkflow, deployment: Deployment, calls: Sequence[Workfl
     from perdure.definitions.kinds.agents.agent_workflow import definition_agents  # imported here because most definitions have no agents
     from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 
-    around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls if not isinstance(one, Definition)}, deployment)
+    around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls}, deployment)
     return Workflow(definition_agents(graph.agent, around, deployment, graph.policy), lambda: calls)
 
 

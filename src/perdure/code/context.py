@@ -338,8 +338,8 @@ class Context:
     def attempt(self, fn: Any, /, *args: Any, **kwargs: Any) -> VerbCall[Any]:
         """Runs a step, or another workflow as a child, and returns its outcome as data: `Ok(value)`, or `Err(kind, attempts, error)`."""
         named = isinstance(fn, str) and bool(args)
-        child = getattr(args[0] if named else fn, "code", None)
-        if isinstance(child, CodeWorkflow):
+        child: Any = getattr(args[0] if named else fn, "code", None)
+        if hasattr(child, "calling"):  # a workflow, of code or of a definition
             path, spawn = self._spawn("attempt", fn if named else None, child, (args[1:] if named else args, kwargs))
             return self._verb(path, child_executions.attempt_child(self._instance, path, spawn, child))
         path, op, fn = self._prepare("attempt", fn, args, kwargs)

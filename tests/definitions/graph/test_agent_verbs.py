@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from perdure import Definition, ExecutionFailed, step
+from perdure import Context, Definition, ExecutionFailed, step, workflow
+from perdure.definitions.graph.agent_verbs import result_preview
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.testing import Run, World
 from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
@@ -59,6 +60,7 @@ def test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer(world: 
     assert request.system.endswith("\n\nBe brief") and (request.temperature, request.max_tokens) == (0.2, 99)
     assert [tool.name for tool in request.tools] == ["look"] and script.results == [("nothing at the log", False)]
     meta = run.result()["meta"]
+    assert meta["preview"] == {"type": "text", "sample": "All is well"} and meta["session_id"] == run.children()[-1].id
     assert (meta["llm"]["model"], meta["usage"]["calls"], meta["tools"]) == ("default", 2, [{"tool": "look"}])
 
 
@@ -222,3 +224,24 @@ def test_a_message_reaches_the_agent_that_is_at_work(world: World, interrupt: bo
     assert (world.now - began).total_seconds() == (5 if interrupt else 60)
     assert [message.role for message in asked[-1].messages] == (["user", "user"] if interrupt else ["user", "assistant", "user"])
     assert len(run.children()) == 1, "it is the agent at work that was told, and no session"
+
+
+def test_the_preview_of_a_result_has_its_type_and_of_rows_their_number_and_the_first(world: World) -> None:
+    rows = [{"airline": "Delta", "price": 299}, {"airline": "United", "price": 310}, {"airline": "JetBlue", "price": 333}, {"airline": "Alaska", "price": 345}]
+    assert result_preview(rows) == {"type": "dataset", "row_count": 4, "sample": rows[:3]}
+    assert result_preview({"a": 1}) == {"type": "object", "sample": {"a": 1}} and result_preview(5) == {"type": "value", "sample": 5}
+    found = defined(ModelScript(rows), {"id": "a", "agent": {"prompt": "List", "schema": {"type": "array"}}}, output="@steps.a.output.meta")
+    assert world.run(found)["preview"]["row_count"] == 4
+
+
+def test_an_agent_of_a_definition_uses_workflows_and_definitions_that_it_may_call(world: World) -> None:
+    @workflow
+    async def brew(ctx: Context, cups: int) -> str:
+        """Makes tea."""
+        return f"{cups} cups"
+
+    bake = Definition.of("{perdure: 1, name: bake, input: {loaves: {type: integer}}, steps: [{id: wait, sleep: 1s}], output: '@{input.loaves} loaves'}")
+    script = ModelScript([("brew", {"cups": 2}), ("bake", {"loaves": 3})], "Served")
+    host = defined(script, {"id": "a", "agent": {"prompt": "Serve", "tools": ["brew", "bake"]}}, calls=[brew, bake], output="@a")
+    assert host.lacks() == [] and world.run(host) == "Served"
+    assert script.results == [("2 cups", False), ("3 loaves", False)]

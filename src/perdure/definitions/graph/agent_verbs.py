@@ -171,6 +171,7 @@ def agent(run: GraphRun, verb_run: VerbRun) -> None:
         told: dict[str, Any] = how.output.value
         answer = Output.of(told.get("output"), "the answer of an agent")
         answer.meta = {"llm": {"model": told.get("model", "")}, "usage": told.get("spent", {}), "tools": told.get("tools", [])}
+        answer.meta |= {"preview": result_preview(told.get("output")), "session_id": child_id(idempotency_key(run.execution.key, verb_run.path))}
         verb_run.then(NodeOutcome("success", answer))
 
     op = run.log.attempted(verb_run.path, made)
@@ -281,6 +282,22 @@ def _agent_context(run: GraphRun, verb_run: VerbRun, wanted: Any) -> dict[str, A
         listed = wanted if isinstance(wanted, list) else [wanted] if wanted else []
         found = dict(zip((str(one).lstrip("@") for one in listed), run.evaluated(listed, verb_run.names), strict=True))
     return {name: _preview(value) for name, value in found.items()}
+
+
+SAMPLE_ROWS = 3
+"""How many rows of a list are in its preview."""
+
+
+def result_preview(value: Any) -> dict[str, Any]:
+    """Returns the preview of a result: its type, and of a list the number of its rows and the first of them."""
+    match value:
+        case list():
+            return {"type": "dataset", "row_count": len(value), "sample": [_preview(one) for one in value[:SAMPLE_ROWS]]}
+        case dict():
+            return {"type": "object", "sample": {name: _preview(one) for name, one in list(value.items())[:SAMPLE_ROWS]}}
+        case str():
+            return {"type": "text", "sample": _preview(value)}
+    return {"type": "value", "sample": value}
 
 
 def _preview(value: Any) -> Any:

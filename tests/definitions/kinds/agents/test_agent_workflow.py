@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, ExecutionFailed, Fatal, Retry, Rollback, step, workflow
+from perdure import Context, Definition, ExecutionFailed, Fatal, Retry, Rollback, step, workflow
 from perdure.agent import Agent
 from perdure.definitions.kinds.agents.agent_task import AgentTask, Budget
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ToolCall
@@ -214,6 +214,41 @@ def test_workflows_and_agents_are_tools(world: World) -> None:
     assert [message.text for message in script.last if message.role == "tool"] == ["2 cups", "Good tea"]
     assert [tool.description for tool in script.asked[0].tools] == ["Make tea.", "Tastes tea."]
     assert [child.key.workflow for child in run.children()] == ["brew", "taster"]
+
+
+def test_a_definition_is_a_tool_and_its_arguments_are_those_of_its_input(world: World) -> None:
+    document = """
+    {perdure: 1, name: brew, description: Makes tea., input: {cups: {type: integer}, kind: {type: string, default: green}},
+     steps: [{id: wait, sleep: 3m}], output: "@{input.cups} cups of @{input.kind} tea"}
+    """
+    script = ModelScript([("brew", {"cups": "two"}), ("brew", {"cups": 2})], "Served")
+    brew = Definition.of(document)
+    host: Agent[str] = Agent("host", model="m", tools=[brew], deployment=deployed(m=script))
+    run = world.start(host, "Serve tea")
+    assert run.result() == "Served" and [child.key.workflow for child in run.children()] == ["brew"]
+    assert [is_error for _, is_error in script.results] == [True, False] and script.results[1][0] == "2 cups of green tea"
+    (spec,) = script.asked[0].tools
+    assert (spec.description, spec.schema["required"], list(spec.schema["properties"])) == ("Makes tea.", ["cups"], ["cups", "kind"])
+
+
+def test_a_task_is_handed_over_to_another_agent_whose_answer_is_that_of_the_first(world: World) -> None:
+    billing: Agent[str] = Agent("billing", model="b", about="Knows invoices.", deployment=deployed(b=ModelScript("You owe 3 euros")))
+    script = ModelScript([("price", {"item": "tea"}), ("billing", {"task": "Ada asks what she owes"})])
+    desk = shopper(script, "desk", handoffs=[billing])
+    run = world.start(desk, "What do I owe?")
+    assert run.result() == "You owe 3 euros" and len(script.asked) == 1
+    assert [child.key.workflow for child in run.children()] == ["billing"]
+    assert "Hand the task over to billing" in next(tool.description for tool in script.asked[0].tools if tool.name == "billing")
+    broken: Agent[str] = Agent("broken", model="b", deployment=deployed(b=ModelScript(ChatAnswer(finish="filter"))))
+    going_on = ModelScript([("broken", {"task": "Go"})], "I answer myself")
+    assert world.run(shopper(going_on, "other_desk", handoffs=[broken]), "Go") == "I answer myself", "a handoff that fails is told as any tool"
+
+
+@pytest.mark.slow
+@pytest.mark.perdure(crash_at="every")
+def test_a_handoff_survives_a_crash_at_every_write(world: World) -> None:
+    billing: Agent[str] = Agent("billing", model="b", deployment=deployed(b=ModelScript("You owe 3 euros")))
+    assert world.run(shopper(ModelScript([("billing", {"task": "Ada"})]), "desk", handoffs=[billing]), "What do I owe?") == "You owe 3 euros"
 
 
 def test_a_person_approves_a_tool_or_says_no_and_the_model_is_told(world: World) -> None:

@@ -14,6 +14,8 @@ from perdure.core.errors import BadValue
 from perdure.core.thread_calls import without_stop_iteration
 from perdure.definitions.expr import json_schema as schemas
 from perdure.definitions.expr.plain_values import shortened
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.definitions.graph.plan import plan_of_definition
 from perdure.definitions.graph.step_kind import CompositeUse, Kind, KindResult
 from perdure.definitions.kinds.models.model_messages import ToolCall, ToolSpec
 
@@ -29,7 +31,7 @@ class AgentTool:
 
     `repeats` decides by the arguments whether an interrupted call may be repeated (None: the step decides). `leads` returns the step or workflow for a call
     and its arguments; `counts` names the composite that a call is a use of. With `is_shown`, the result becomes an item of the execution's stream. `about`
-    builds the tool from all tools of the agent, for tools that describe the others.
+    builds the tool from all tools of the agent, for tools that describe the others. With `hands_over`, the result is the answer of the agent.
     """
 
     name: str
@@ -40,6 +42,7 @@ class AgentTool:
     repeats: Callable[[Any], bool] | None = None
     counts: Callable[[Mapping[str, Any]], CompositeUse | None] | None = None
     is_shown: bool = False
+    hands_over: bool = False
     about: Callable[[Mapping[str, "AgentTool"]], "AgentTool"] | None = None
     leads: Callable[[Mapping[str, Any]], tuple[Any, Mapping[str, Any]]] | None = None
 
@@ -74,7 +77,8 @@ class ToolCallVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def tool_of(given: Any) -> AgentTool:
-    """The tool for a step, a workflow or a function. Its arguments follow from the type hints, its description from the docstring.
+    """The tool for a step, a workflow, a definition or a function. Its arguments follow from the type hints, its description from the docstring; those of a
+    definition from its `input` and `description`.
 
     Raises:
         BadValue: it is none of these, or has a parameter that can't be passed by name.
@@ -85,11 +89,16 @@ def tool_of(given: Any) -> AgentTool:
     if isinstance(code, CodeWorkflow):
         about = getattr(given, "about", "") or inspect.getdoc(code.fn) or ""
         return AgentTool(code.name, given, about, getattr(given, "takes", None) or _named(code.codec.schema(), code.fn, code.name, 1))
+    if isinstance(code, GraphWorkflow) and code.release is not None:
+        ir = plan_of_definition(code.release.sha256, {code.release.sha256: code.release.raw}).ir
+        properties = {name: about if isinstance(about, dict) else {} for name, about in ir.input.items()}
+        schema = {"type": "object", "properties": properties, "required": list(ir.required), **({"additionalProperties": False} if properties else {})}
+        return AgentTool(code.name, given, str(msgspec.json.decode(code.release.raw).get("description", "")), schema)
     if isinstance(given, Step):
         return AgentTool(given.name, given, inspect.getdoc(given.fn) or "", _named(given.codec.schema(), given.fn, given.name, int(given.transaction)))
     name = getattr(given, "__name__", "")
     if not callable(given) or not name or name == "<lambda>":
-        raise BadValue("a tool of an agent", given, "a step, a workflow of code, a function with a name, or the name of a kind of steps")
+        raise BadValue("a tool of an agent", given, "a step, a workflow, a definition, a function with a name, or the name of a kind of steps")
     return tool_of(Step(given, name=name))
 
 

@@ -184,6 +184,7 @@ class _Agent:
         self.began_s = ctx.now().timestamp()
         self.spent = self.before = SpentBudget()
         self.used: list[ToolUse] = []
+        self.handed_over: list[Any] = []
         self.turn = self.unauthorized = 0
         self.mailbox = AgentMailbox(ctx) if task.listens or task.session else None
 
@@ -224,6 +225,8 @@ class _Agent:
             checked = self._checked(answer)
             if answer.calls:
                 self.conversation.say(*await self._used(answer, checked))
+                if self.handed_over:
+                    return AgentResult(output=self.handed_over[0], spent=self.spent, tools=tuple(self.used), model=answer.model)
                 self._take_in()
             elif checked.wrong is None:
                 output = answer_output(answer, self.shape)
@@ -343,6 +346,8 @@ class _Agent:
             case Ok(value):
                 if tool.is_shown:
                     ctx.emit(value)
+                if tool.hands_over:
+                    self.handed_over.append(value)
                 if verdict.counted is not None:
                     record_composite_use(ctx, verdict.counted)
                 return ChatMessage("tool", model_text(value, RESULT_CHARACTERS_MAX), call_id=call.id, name=call.name)

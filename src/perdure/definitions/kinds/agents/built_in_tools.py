@@ -179,12 +179,14 @@ class ToolContext:
     deployment: Deployment = NOTHING_MORE
 
     def find(self, name: str) -> AgentTool | None:
-        """The tool of a name: one that was given, one of Perdure's own, or a kind of steps."""
+        """The tool of a name: one that was given, one of Perdure's own, a kind of steps, or a workflow or definition that it may call."""
         if name in self.tools:
             return tool_of(self.tools[name])
         if name in BUILT_IN_TOOLS:
             return BUILT_IN_TOOLS[name](self)
-        return tool_of_kind(self.kinds[name]) if name in self.kinds else None
+        if name in self.kinds:
+            return tool_of_kind(self.kinds[name])
+        return tool_of(self.workflows[name]) if name in self.workflows else None
 
 
 def _pipeline(around: ToolContext) -> AgentTool:
