@@ -1,0 +1,106 @@
+"""Calls that take the elements of a list in turn are suggested as one step with an `each`."""
+
+import pytest
+
+from perdure.dialects.definition_reader import read_definition
+from perdure.recording.accepted_references import accepted
+from perdure.recording.found_references import found_references
+from perdure.recording.literal_calls import LiteralCall
+from perdure.recording.suggestions import FoundLoop
+from tests.recording.recorded_examples import call
+
+FILES = call("list_files_1", {"files": [{"id": 1, "path": "a.txt"}, {"id": 2, "path": "b.txt"}, {"id": 3, "path": "c.txt"}]})
+DELETIONS = [
+    call(f"delete_file_{number}", {"deleted": number, "receipt": f"rcp_{number}77ax"}, id=number, reason=f"{name} is old", force=True)
+    for number, name in ((1, "a.txt"), (2, "b.txt"), (3, "c.txt"))
+]
+CONFIRMATIONS = [call(f"confirm_{number}", {"ok": True}, receipt=f"rcp_{number}77ax") for number in (1, 2, 3)]
+
+
+def loops(*calls: LiteralCall) -> tuple[FoundLoop, ...]:
+    return found_references(calls).loops
+
+
+def test_deletions_over_a_list_are_one_step() -> None:
+    (found,) = loops(FILES, *DELETIONS)
+    assert found.calls == ("delete_file_1", "delete_file_2", "delete_file_3")
+    assert found.is_found and found.is_whole and found.is_deletion
+    assert found.step == {
+        "id": "delete_file_1",
+        "each": {"in": "@list_files_1.files"},
+        "tool": "delete_file",
+        "with": {"id": "@item.id", "reason": "@{item.path} is old", "force": True},
+    }
+
+
+def test_calls_of_other_tools_may_be_between_them() -> None:
+    mixed = [one for pair in zip(DELETIONS, CONFIRMATIONS, strict=True) for one in pair]
+    (deletions, confirmations) = loops(FILES, *mixed)
+    assert (deletions.items, confirmations.items) == ("@list_files_1.files", "@delete_file_1")
+    assert confirmations.is_over_loop and confirmations.step["with"] == {"receipt": "@item.receipt"}
+
+
+def test_a_loop_over_some_elements_is_less_sure() -> None:
+    (found,) = loops(FILES, DELETIONS[0], DELETIONS[2])
+    assert not found.is_found and not found.is_whole and found.count == 3
+    assert "they took 2 of 3" in found.why
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id": 2, "reason": "b.txt is new", "force": True},
+        {"id": 2, "reason": "b.txt is old", "force": False},
+        {"id": 2, "reason": "b.txt is old", "force": True, "dry_run": True},
+        {"id": 9, "reason": "z.txt is old", "force": True},
+    ],
+)
+def test_calls_that_differ_otherwise_are_none(changed: dict[str, object]) -> None:
+    (first, second, _) = DELETIONS
+    assert loops(FILES, first, second._replace(arguments=changed)) == ()
+
+
+def test_elements_out_of_order_are_none() -> None:
+    assert loops(FILES, DELETIONS[2], DELETIONS[0]) == ()
+
+
+def test_a_call_that_failed_ends_a_loop() -> None:
+    (found,) = loops(FILES, *DELETIONS[:2], DELETIONS[2]._replace(failed=True))
+    assert found.calls == ("delete_file_1", "delete_file_2")
+
+
+def test_an_accepted_loop_takes_the_place_of_its_calls() -> None:
+    note = call("note_1", text="Deleted with rcp_277ax")
+    calls = [FILES, *DELETIONS, *CONFIRMATIONS, note]
+    found = found_references(calls)
+    made = accepted(calls, [*found.loops, *(one for one in found.references if one.is_found)])
+    assert [(one.step, one.each, one.calls) for one in made] == [
+        ("list_files_1", None, ("list_files_1",)),
+        ("delete_file_1", {"in": "@list_files_1.files"}, ("delete_file_1", "delete_file_2", "delete_file_3")),
+        ("confirm_1", {"in": "@delete_file_1"}, ("confirm_1", "confirm_2", "confirm_3")),
+        ("note_1", None, ("note_1",)),
+    ]
+    assert [one.arguments for one in made[2:]] == [{"receipt": "@item.receipt"}, {"text": "Deleted with @{delete_file_1[1].receipt}"}]
+
+
+def test_the_steps_are_a_valid_definition() -> None:
+    calls = [FILES, *DELETIONS, *CONFIRMATIONS]
+    steps = [{"id": one.step, "tool": one.tool, "with": one.arguments, **({"each": one.each} if one.each else {})} for one in accepted(calls, loops(*calls))]
+    assert {one.code for one in read_definition({"perdure": 1, "name": "clean", "steps": steps}).findings} <= {"unordered_effects"}
+
+
+def test_a_loop_over_the_results_of_another_needs_that_one() -> None:
+    calls = [FILES, *DELETIONS, *CONFIRMATIONS]
+    (deletions, confirmations) = loops(*calls)
+    with pytest.raises(ValueError, match="over the results of that of delete_file_1: choose that too"):
+        accepted(calls, [confirmations])
+    with pytest.raises(ValueError, match="in two loops"):
+        accepted(calls, [deletions, deletions])
+    with pytest.raises(ValueError, match="not of this recording"):
+        accepted(calls[:2], [deletions])
+
+
+def test_parameters_of_the_input_are_lists_too() -> None:
+    calls = [call(f"get_user_{number}", {"ok": True}, email=f"user{number}@acme.example") for number in (1, 2, 3)]
+    (found,) = found_references(calls, {"emails": [f"user{number}@acme.example" for number in (1, 2, 3)]}).loops
+    assert found.step == {"id": "get_user_1", "each": {"in": "@input.emails"}, "tool": "get_user", "with": {"email": "@item"}}
