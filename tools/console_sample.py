@@ -31,7 +31,8 @@ from perdure.api.console_pages import FOLDER, INDEX, ConsolePages, console_files
 from perdure.api.http_requests import ApiAnswer, ApiRequest
 from perdure.api.service_api import ServiceApi, ServiceServer, ServiceSettings
 from perdure.definitions.kinds.deployment import Allowed
-from perdure.fake_llm import Fake, load, models, serving
+from perdure.fake_llm import Fake, Script, load, models, serving
+from perdure.fake_llm.fake_script import parse_script
 from perdure.service.access_keys import KeyRequest, create_key
 from perdure.service.callers import Role
 from perdure.service.notifications.notification_rules import NotificationRule
@@ -114,6 +115,46 @@ triggers:
   - name: paid
     event: {on: order.paid, of: order, map: {order: $.value.order, cents: $.value.cents}}
 """
+
+
+WELCOME = """\
+perdure: 1
+name: welcome
+description: Greets whoever signs up
+order: listed
+input: {name: {type: string}}
+steps:
+  - {id: text, set: {hello: "Hello @{input.name}"}}
+output: "@text.hello"
+"""
+
+
+def writer_script() -> Script:
+    """What the scripted model answers when it is to write a definition: a new one with a mistake at first, a change of `discounts`, and no to any fax."""
+
+    def calls(name: str, args: Mapping[str, Any], **when: Any) -> dict[str, Any]:
+        answer = {"calls": [{"name": name, "args": args}]}
+        return {
+            "when": {"system": "You write workflow definitions", **when},
+            "answer": answer,
+            "usage": {"input": 5200, "output": 180},
+            "repeat": True,
+            "delay": "1s",
+        }
+
+    more = {"find": "{percent: 10}", "with": "{percent: 15}"}
+    return parse_script(
+        [
+            calls("write_definition", {"document": WELCOME.replace("welcome", "fax")}, contains="fax"),
+            calls("give_up", {"reason": "There is no tool that sends a fax."}, tool_result="fax"),
+            calls("write_definition", {"replace": [more]}, contains="Change the definition 'discounts'"),
+            calls("try_definition", {}, tool_result="~ ten"),
+            calls("write_definition", {"document": WELCOME.replace("set:", "sett:")}, contains="Write a new definition"),
+            calls("write_definition", {"replace": [{"find": "sett:", "with": "set:"}]}, tool_result="sett"),
+            calls("try_definition", {"input": {"name": "Ada"}}, tool_result="~ name: added"),
+            calls("propose_definition", {"note": "As it was asked for."}, matches="^$"),
+        ]
+    )
 
 
 class Sample(NamedTuple):
@@ -210,7 +251,7 @@ async def opened_sample(directory: Path, settings: ServiceSettings | None = None
     """A sample in a directory, filled if it is not there yet, with its engine and its API, which is not on a port."""
     is_new = prepared(directory)
     with environment(CLAIM_DIRECTORY=str(directory), PERDURE_SECRET_STRIPE_HOOK=STRIPE_SECRET):
-        async with serving(Fake(load(EXAMPLES / "triage_script.yaml"))) as model_url:
+        async with serving(Fake((*writer_script(), *load(EXAMPLES / "triage_script.yaml")))) as model_url:
             if is_new:
                 await fill_yesterday(sample_app(directory, model_url, yesterday=True))
             async with sample_app(directory, model_url) as app:

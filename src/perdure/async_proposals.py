@@ -14,7 +14,10 @@ from perdure.code.declarations import checked_name
 from perdure.code.durations import whole_number
 from perdure.operations import on_catalog, on_proposals
 from perdure.operations.local_service import LocalService
+from perdure.operations.on_proposals import StartedProposalAgent
 from perdure.service.page_cursors import PAGE_MAX
+from perdure.service.proposal_agent.proposal_order import TURNS
+from perdure.service.proposal_agent.proposal_progress import ProposalAgentState
 from perdure.service.proposals.proposal_details import ProposalDetails, ProposalSummary
 from perdure.service.proposals.proposal_records import ProposalStatus
 from perdure.service.proposals.proposal_trials import TrialReport
@@ -179,3 +182,43 @@ class AsyncProposals:
         """
         given: dict[str, Any] = {"mocks": None if mocks is None else dict(mocks), "executions": None if executions is None else list(executions)}
         return await self._service(tenant)(on_proposals.try_document, tenant, definition, document_bytes(document), last=last, until=until, **given)
+
+    async def start_agent(
+        self,
+        words: str,
+        definition: str = "",
+        *,
+        new: bool = False,
+        model: str = "",
+        max_turns: int = TURNS,
+        max_cost_usd: float | None = None,
+        instructions: str = "",
+        id: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> StartedProposalAgent:
+        """Starts an agent that changes a definition, or writes a new one, as the words say, until it is valid and tried, and files it as a proposal.
+
+        It applies nothing. An engine that has models runs it, as an execution of ``perdure.propose``. Without a `definition`, or with `new`, a new one is
+        written. `model` is one of the names of the engine, `max_turns` limits its calls, `instructions` replace the prompt. An agent of the `id` is found if
+        there is one.
+
+        Raises:
+            NotFound: there is no such definition.
+            AlreadyExists: a new one is asked for, and there is one of this slug.
+            ProposalRefused: the definition allows no proposals, or no running engine has models.
+            DefinitionOwned: a watched file has the definition.
+            BadValue, BadName: there are no words, or too many; the slug, a limit or the id is not valid.
+            Forbidden: a new definition is asked for, and the client is no author.
+        """
+        call = self._service(tenant)
+        limits: dict[str, Any] = {"max_turns": max_turns, "max_cost_usd": max_cost_usd}
+        given: dict[str, Any] = {"new": new, "model": model, "instructions": instructions, "agent_id": id, **limits}
+        return await call(on_proposals.start_agent, call.caller, words, definition, **given)
+
+    async def get_agent(self, agent: str, *, tenant: str = DEFAULT_TENANT) -> ProposalAgentState:
+        """A proposal agent by its id: what it has done, how it has ended, and the document that is nearest to be proposed, with its findings.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return await self._service(tenant)(on_proposals.read_agent, tenant, agent)

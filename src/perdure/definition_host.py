@@ -34,7 +34,8 @@ def definition_host(
 ) -> tuple[EngineWorkflow, ...]:
     """Returns the workflows that an engine needs to run definitions of the catalog, with these `tools`, `kinds` and permissions: see `Definition.of`.
 
-    `calls` are workflows of code that agents may use as tools. Steps call workflows by their names, wherever they run.
+    `calls` are workflows of code that agents may use as tools. Steps call workflows by their names, wherever they run. If the deployment has models, the engine
+    runs proposal agents as well, which write definitions for it.
     """
     from perdure.definitions.kinds.agents.agent_workflow import definition_agents  # imported here, so that engines without a host do not load it
     from perdure.definitions.kinds.agents.built_in_tools import ToolContext
@@ -51,4 +52,9 @@ def definition_host(
     )
     graph = dataclasses.replace(graph, capabilities=engine_capabilities(graph, registry.ready()))
     around = ToolContext(graph.tools, graph.kinds, {one.code.name: one for one in calls}, deployment)
-    return graph, definition_agents(graph.agent, around, deployment, policy)
+    agents = definition_agents(graph.agent, around, deployment, policy)
+    if not deployment.models:
+        return graph, agents
+    from perdure.service.proposal_agent.proposal_agent_workflow import proposal_agent_workflow
+
+    return graph, agents, proposal_agent_workflow(deployment, toolbox)

@@ -12,6 +12,9 @@ from perdure.async_catalog import Document
 from perdure.async_proposals import AsyncProposals, Proposed
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.loop_thread import LoopThread
+from perdure.operations.on_proposals import StartedProposalAgent
+from perdure.service.proposal_agent.proposal_order import TURNS
+from perdure.service.proposal_agent.proposal_progress import ProposalAgentState
 from perdure.service.proposals.proposal_details import ProposalDetails
 from perdure.service.proposals.proposal_records import ProposalStatus
 from perdure.service.proposals.proposal_trials import TrialReport
@@ -151,3 +154,44 @@ class Proposals:
             BadValue: `last` is not from 1 to 100, there are too many ids, or a mock or the step to stop at is not in the document.
         """
         return self._thread.call(self._inner.try_document(definition, document, last=last, mocks=mocks, executions=executions, until=until, tenant=tenant))
+
+    def start_agent(
+        self,
+        words: str,
+        definition: str = "",
+        *,
+        new: bool = False,
+        model: str = "",
+        max_turns: int = TURNS,
+        max_cost_usd: float | None = None,
+        instructions: str = "",
+        id: str | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> StartedProposalAgent:
+        """Starts an agent that changes a definition, or writes a new one, as the words say, until it is valid and tried, and files it as a proposal.
+
+        It applies nothing. An engine that has models runs it, as an execution of ``perdure.propose``. Without a `definition`, or with `new`, a new one is
+        written. `model` is one of the names of the engine, `max_turns` limits its calls, `instructions` replace the prompt. An agent of the `id` is found if
+        there is one.
+
+        Raises:
+            NotFound: there is no such definition.
+            AlreadyExists: a new one is asked for, and there is one of this slug.
+            ProposalRefused: the definition allows no proposals, or no running engine has models.
+            DefinitionOwned: a watched file has the definition.
+            BadValue, BadName: there are no words, or too many; the slug, a limit or the id is not valid.
+            Forbidden: a new definition is asked for, and the client is no author.
+        """
+        return self._thread.call(
+            self._inner.start_agent(
+                words, definition, new=new, model=model, max_turns=max_turns, max_cost_usd=max_cost_usd, instructions=instructions, id=id, tenant=tenant
+            )
+        )
+
+    def get_agent(self, agent: str, *, tenant: str = DEFAULT_TENANT) -> ProposalAgentState:
+        """A proposal agent by its id: what it has done, how it has ended, and the document that is nearest to be proposed, with its findings.
+
+        Raises:
+            NotFound: there is none.
+        """
+        return self._thread.call(self._inner.get_agent(agent, tenant=tenant))

@@ -44,6 +44,7 @@ MAIN_PATHS = frozenset(
         "test_a_group_shows_what_failed_and_one_of_it_is_requeued_with_other_input",
         "test_edits_in_each_view_are_in_the_text_which_keeps_its_comments",
         "test_a_start_takes_the_input_of_an_earlier_execution_and_shows_what_the_server_has_started",
+        "test_a_workflow_that_is_described_is_written_step_by_step_and_leads_to_its_proposal",
         "test_a_schedule_has_its_times_as_a_sentence_and_its_next_runs_in_both_zones",
     )
 )

@@ -142,6 +142,7 @@ WORKFLOWS = {
     "perdure.notices": "looks for what people are notified of",
     "perdure.notification": "sends what people are notified of to one recipient",
     "perdure.events": "starts what one event triggers",
+    "perdure.propose": "writes or changes a definition from words, with a model, and proposes it; only engines with models have it",
     "perdure.prompt": "hands a prompt to the handler of an application",
     "perdure.schedules": "starts what the schedules of a tenant have due",
 }

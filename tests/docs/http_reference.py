@@ -17,6 +17,7 @@ GROUPS = {
     "kinds": "Kinds of steps",
     "catalog": "Workflows: definitions and their versions",
     "proposals": "Proposals of changes of definitions",
+    "recordings": "Recordings of tool calls",
     "triggers": "Triggers: schedules, webhooks, events",
     "deliveries": "Deliveries of webhooks",
     "events": "Events that programs post",

@@ -58,6 +58,7 @@ function Details({ proposal }: { proposal: Proposal }) {
         of={[
           ["Definition", proposal.workflowId === null ? `${proposal.slug} (new)` : <Link to="/workflows/$slug" params={{ slug: proposal.slug }}>{proposal.slug}</Link>],
           ["Proposed by", [proposal.proposedBy, ...(proposal.onBehalfOf.length ? [`for ${proposal.onBehalfOf.join(", ")}`] : [])].join(" ")],
+          ["Written by the model", proposal.model],
           ["Proposed", <TimeText key="at" at={proposal.createdAt} />],
           ["Expires", isOpen ? <TimeText at={proposal.expiresAt} /> : ""],
           ["From the execution", proposal.execution && <Link to="/executions/$workflow/$id" params={proposal.execution}>{`${proposal.execution.workflow}/${proposal.execution.id}`}</Link>],

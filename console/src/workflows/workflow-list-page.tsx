@@ -10,6 +10,7 @@ import { type Column, DataTable } from "@/parts/data-table";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { Page } from "@/parts/page";
 import { TimeText } from "@/parts/time-text";
+import { WordsDialog } from "@/proposals/words-dialog";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
@@ -30,6 +31,7 @@ export function WorkflowListPage() {
   const navigate = useNavigate();
   const author = useRefusal("author");
   const [isImporting, setImporting] = useState(false);
+  const [isDescribing, setDescribing] = useState(false);
   const search = useRef<HTMLInputElement>(null);
   useShortcut("/", "search", () => search.current?.focus());
   const [text, tag, kind, state] = ["q", "tag", "kind", "state"].map(view.text) as [string, string, string, string];
@@ -55,9 +57,14 @@ export function WorkflowListPage() {
       title="Workflows"
       name="Workflows"
       actions={
-        <Button look="main" refusal={author} onClick={() => setImporting(true)}>
-          Import…
-        </Button>
+        <>
+          <Button look="main" refusal={author} onClick={() => setImporting(true)}>
+            Import…
+          </Button>
+          <Button refusal={author} onClick={() => setDescribing(true)}>
+            Describe a workflow…
+          </Button>
+        </>
       }
     >
       <search className={blocks.row}>
@@ -97,6 +104,7 @@ export function WorkflowListPage() {
         </>
       )}
       {isImporting && <ImportDialog onClose={() => setImporting(false)} />}
+      {isDescribing && <WordsDialog onClose={() => setDescribing(false)} />}
     </Page>
   );
 }

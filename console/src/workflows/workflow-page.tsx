@@ -15,6 +15,7 @@ import { Facts, Page, Section } from "@/parts/page";
 import type { JsonSchema } from "@/parts/schema-form";
 import { type Tab, Tabs } from "@/parts/tabs";
 import { TimeText } from "@/parts/time-text";
+import { WordsDialog } from "@/proposals/words-dialog";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { tellEveryone } from "@/shell/told";
@@ -54,7 +55,7 @@ export function WorkflowPage() {
   );
 }
 
-type Shown = "" | "start" | "details" | "switch" | "tag" | "delete" | "duplicate";
+type Shown = "" | "start" | "words" | "details" | "switch" | "tag" | "delete" | "duplicate";
 
 function DefinitionPage({ definition }: { definition: Definition }) {
   const view = useView();
@@ -70,6 +71,7 @@ function DefinitionPage({ definition }: { definition: Definition }) {
   const { versions } = useVersions(definition.slug);
   const noVersion = definition.version ? "" : "It has no version yet; publish its draft in the editor";
   const owned = definition.owner ? `The folder ${definition.owner} is in step with the catalog, and would bring it back; delete its file there` : "";
+  const ownedByFile = definition.owner ? `The folder ${definition.owner} is in step with the catalog; change its file there` : "";
   const withText = async (act: (text: string) => void) => {
     try {
       const read = await api.GET("/api/workflow-versions/{reference}", { params: { path: { reference: `${definition.slug}@${definition.version}` } } });
@@ -131,6 +133,7 @@ function DefinitionPage({ definition }: { definition: Definition }) {
             title="More"
             label="More actions"
             items={[
+              { title: "Change with words…", refusal: operator || noVersion || ownedByFile, onChoose: () => show("words") },
               { title: "Change details…", refusal: author, onChoose: () => show("details") },
               { title: "Duplicate…", refusal: author || noVersion, onChoose: () => void withText((text) => (setCopy(text), show("duplicate"))) },
               { title: "Export the text", refusal: noVersion, onChoose: () => void withText((text) => download(`${definition.slug}-${definition.version}.${/^\s*[{[]/.test(text) ? "json" : "yaml"}`, text)) },
@@ -150,6 +153,7 @@ function DefinitionPage({ definition }: { definition: Definition }) {
       )}
       <Tabs label={`Views of ${definition.slug}`} tabs={tabs} chosen={view.text("tab") || (view.text("version") ? "versions" : "overview")} onChoose={(tab) => view.change({ tab })} />
       {shown === "start" && version.data && <StartDialog start={{ reference, workflow: definition.slug, isCode: false, schema: version.data.inputSchema as JsonSchema }} onClose={close} />}
+      {shown === "words" && <WordsDialog slug={definition.slug} onClose={close} />}
       {shown === "details" && <DetailsDialog definition={definition} onClose={close} />}
       {shown === "switch" && <SwitchDialog definition={definition} onClose={close} />}
       {shown === "tag" && <TagDialog definition={definition} versions={[...new Set(versions.map((one) => one.version ?? "").filter(Boolean))]} onClose={close} />}

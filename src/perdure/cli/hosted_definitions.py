@@ -73,7 +73,8 @@ def print_file_change(change: FileChange) -> None:
 def known_text(engine: Engine) -> str:
     """What an engine runs, for people: its workflows, and whether it runs definitions of the catalog."""
     from perdure.core.program import CATALOG_PROGRAM
+    from perdure.service.queries import INTERNAL_WORKFLOWS
 
-    own = [f"{name}@{one.version}" for name, one in engine.known.items() if not name.startswith(CATALOG_PROGRAM)]
+    own = [f"{name}@{one.version}" for name, one in engine.known.items() if not name.startswith(CATALOG_PROGRAM) and name not in INTERNAL_WORKFLOWS]
     hosts = ["definitions of the catalog"] if CATALOG_PROGRAM in engine.known else []
     return ", ".join([*own, *hosts]) or "no workflow"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from perdure.cli.root_command import CliCommand, CliGroup
 from perdure.cli.service_calls import with_service
-from perdure.cli.shared_options import GlobalOptions, format_option, json_option
+from perdure.cli.shared_options import GlobalOptions, format_option, json_option, refuse_options
 from perdure.cli.workflow_commands import read_document
 
 if TYPE_CHECKING:
@@ -21,22 +22,60 @@ id_argument = click.argument("id", metavar="ID")
 
 @click.command("propose", cls=CliCommand)
 @click.argument("slug", default="", metavar="[SLUG]")
-@click.option("--file", "-f", "file", required=True, metavar="FILE", help="The document; - reads it from standard input.")
+@click.option("--file", "-f", "file", metavar="FILE", help="The document; - reads it from standard input.")
+@click.option("--words", metavar="TEXT", help="In place of FILE: what it should do, in words, for a model that writes it; - reads them from standard input.")
 @click.option("--new", is_flag=True, help="SLUG is that of a new definition.")
-@click.option("--base", metavar="HASH", help="The version that the document was made from. If another one is current, the proposal is refused.")
-@click.option("--note", default="", metavar="TEXT", help="Why, for those who review it.")
+@click.option("--base", metavar="HASH", help="With --file: the version that the document was made from. If another one is current, the proposal is refused.")
+@click.option("--note", default="", metavar="TEXT", help="With --file: why, for those who review it.")
+@click.option("--model", default="", metavar="NAME", help="With --words: a model of --models or of the engine, or vendor:model; else the default one.")
+@click.option(
+    "--models", metavar="FILE", envvar="PERDURE_MODELS", help="With --words: the names of models, and the provider of each; the agent then runs here."
+)
+@click.option("--tools", multiple=True, metavar="PLACE", help="With --words and --models: tools that the definition may use, as for perdure run.")
+@click.option("--max-turns", default=20, show_default=True, type=click.IntRange(1, 200), metavar="N", help="With --words: how many model calls it may take.")
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="USD", help="With --words: how many US dollars it may cost.")
+@click.option("--id", "agent_id", metavar="ID", help="With --words: the id of the agent: run again with it, the same agent continues.")
+@click.option("--prompt-folder", metavar="DIR", help="With --words: a folder with another prompt (prompt.md, and examples/).")
+@click.option("--print-prompt", "prints", is_flag=True, help="Print the prompt with the kinds of steps that are here, and do nothing else.")
+@click.option("--export-prompt", "exports", metavar="DIR", help="Copy the files of the prompt to a folder, to be changed there, and do nothing else.")
 @json_option
 @click.pass_obj
-def propose(settings: GlobalOptions, /, *, slug: str, file: str, new: bool, base: str | None, note: str, as_json: bool) -> None:
+def propose(
+    settings: GlobalOptions, /, *, slug: str, file: str | None, words: str | None, as_json: bool, prints: bool, exports: str | None, **given: Any
+) -> None:
     """Propose a document as the next version of the definition SLUG, which has to allow that (allow: {self_edit: true}).
 
     Without SLUG, it is proposed as a new definition. Somebody else reviews it; then it can be applied.
+
+    With --words, a model writes the document or changes the present one, until it is valid, runs a trial of it on recorded
+    inputs, and proposes it. It applies nothing.
+    If it does not get there, the document that was nearest is printed with its findings.
     """
+    from perdure.cli import proposal_agent_command
+
+    if exports is not None:
+        proposal_agent_command.export_prompt(exports)
+    elif prints:
+        proposal_agent_command.print_prompt(given["prompt_folder"])
+    elif (file is None) == (words is None):
+        raise click.UsageError("give --file or --words")
+    elif words is not None:
+        refuse_options(("base", "note"), "--base and --note are for --file")
+        wish = proposal_agent_command.agent_wish(words, slug, given)
+        outcome = proposal_agent_command.run_agent(settings, wish, quiet=as_json)
+        proposal_agent_command.print_outcome(outcome, as_json=as_json)
+    elif file is not None:
+        refuse_options(("model", "models", "tools", "max_turns", "max_cost", "agent_id", "prompt_folder"), "these options are for --words")
+        _propose_file(settings, slug, file, given, as_json=as_json)
+
+
+def _propose_file(settings: GlobalOptions, slug: str, file: str, given: Mapping[str, Any], *, as_json: bool) -> None:
     from perdure.async_proposals import AsyncProposals
     from perdure.cli import definition_files
     from perdure.core.errors import BadDefinition
     from perdure.operations import on_catalog
 
+    new, base, note = given["new"], given["base"], given["note"]
     if base and (new or not slug):
         raise click.UsageError("--base is for a definition that there is; give its SLUG")
     document = read_document(file)

@@ -41,6 +41,7 @@ def proposal_lines(one: ProposalDetails) -> Iterator[Sequence[TextCell]]:
         ("base", one.base_workflow_hash or "none: it is a new definition"),
         ("proposes", one.workflow_hash),
         ("by", " for ".join((one.proposed_by, *one.on_behalf_of)) + f", {terminal_text.utc_time(one.created_at_s)} UTC"),
+        ("written", f"by the model {one.model}" if one.model else ""),
         ("note", one.note),
         ("expires", f"{terminal_text.utc_time(one.expires_at_s)} UTC" if one.status in ("pending", "approved") else ""),
         ("reviewed", _done(one.reviewed_by, one.reviewed_at_s, one.review_notes)),

@@ -177,6 +177,9 @@ SCHEDULE_WORKFLOW = "perdure.schedules"
 PROPOSAL_WORKFLOW = "perdure.proposal"
 """The workflow of proposals that executions make: an execution of it proposes a change of the definition of the one that has started it."""
 
+PROPOSAL_AGENT_WORKFLOW = "perdure.propose"
+"""The workflow of proposal agents: a model writes or changes a definition, and proposes it. Only engines with models know it."""
+
 PROMPT_WORKFLOW = "perdure.prompt"
 """The workflow that hands the prompt of a schedule to the handler of an application. Only engines with a handler know it."""
 

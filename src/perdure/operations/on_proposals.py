@@ -1,10 +1,17 @@
 """Operations on proposals: changes of definitions that somebody proposes, somebody else reviews, and that are then applied."""
 
 from typing import Any, Literal
+from uuid import uuid4
 
-from perdure.service import catalog
+import msgspec
+
+from perdure.core.paths import Key
+from perdure.service import catalog, execution_operations
 from perdure.service.callers import Caller
 from perdure.service.page_cursors import page_limit
+from perdure.service.proposal_agent import proposal_order, proposal_progress
+from perdure.service.proposal_agent.proposal_order import TURNS, ProposalOrder
+from perdure.service.proposal_agent.proposal_progress import ProposalAgentState
 from perdure.service.proposals import proposal_changes, proposal_details, proposal_trials
 from perdure.service.proposals.proposal_changes import Proposer
 from perdure.service.proposals.proposal_details import ProposalDetails, ProposalPage
@@ -159,6 +166,60 @@ async def try_document(
     """
     slug = (await catalog.read_definition(access, tenant, definition)).slug
     return await proposal_trials.try_document(access, tenant, slug, document, TrialWish(last, mocks, executions or (), until))
+
+
+class StartedProposalAgent(msgspec.Struct, frozen=True):
+    """The proposal agent that was started, or found."""
+
+    key: Key
+    created: bool
+
+
+async def start_agent(
+    access: StoreAccess,
+    caller: Caller,
+    words: str,
+    definition: str = "",
+    *,
+    new: bool = False,
+    model: str = "",
+    max_turns: int = TURNS,
+    max_cost_usd: float | None = None,
+    instructions: str = "",
+    agent_id: str | None = None,
+) -> StartedProposalAgent:
+    """Starts an agent that changes a definition, or writes a `new` one, as the words say, and files it as a proposal of the caller.
+
+    A model writes the document until it is valid, and runs trials of it. It applies nothing. Without a definition, a new one is written, which needs the role
+    author. An engine that has models runs it: an execution of ``perdure.propose``, which can be cancelled, or retried with another budget. `model` is one of
+    the names of the engine (default: the one called ``default``, or the only one), `max_turns` limits the model calls, and `instructions` replace the prompt.
+    An agent with the id `agent_id` that exists is found.
+
+    Raises:
+        NotFound: there is no such definition.
+        AlreadyExists: a new one is asked for, and there is one of this slug.
+        ProposalRefused: the definition allows no proposals, or no running engine has models.
+        DefinitionOwned: a watched file has the definition.
+        BadValue, BadName: there are no words, or too many; the slug, a limit or the id is not valid.
+        Forbidden: a new definition is asked for, and the caller is no author.
+    """
+    is_new = new or not definition
+    if is_new:
+        caller.expect("author", "proposals.start_agent of a new definition")
+    limits: dict[str, Any] = {"max_turns": max_turns, "max_cost_usd": max_cost_usd}
+    order = ProposalOrder(words=words, slug=definition, is_new=is_new, model=model, instructions=instructions, **limits)
+    order = await proposal_order.checked_order(access, caller.tenant, order)
+    request = proposal_order.proposal_agent_start(caller.tenant, agent_id or uuid4().hex, order, caller.subject)
+    return StartedProposalAgent(*await execution_operations.start_execution(access, request))
+
+
+async def read_agent(access: StoreAccess, tenant: str, agent: str) -> ProposalAgentState:
+    """A proposal agent by its id: what it does and has done, how it has ended, and the document that is nearest to be proposed, with its findings.
+
+    Raises:
+        NotFound: there is none.
+    """
+    return await proposal_progress.read_proposal_agent(access, tenant, agent)
 
 
 async def _slug(access: StoreAccess, tenant: str, definition: str) -> str:

@@ -333,6 +333,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_recordings.end, "POST", f"{_RECORDING}/end", "operator"),
     Operation(on_recordings.definition, "POST", f"{_RECORDING}/definition", "viewer", is_repeatable=True),
     Operation(on_recordings.save, "POST", f"{_RECORDING}/save", "author"),
+    Operation(on_proposals.start_agent, "POST", "/api/proposal-agents", "operator"),
+    Operation(on_proposals.read_agent, "GET", "/api/proposal-agents/{agent}", "viewer"),
     Operation(on_runs.run_workflow, "POST", "/api/triggers/manual/run", "operator"),
     Operation(on_triggers.page, "GET", "/api/triggers", "viewer"),
     Operation(on_triggers.create, "POST", "/api/triggers", "author"),

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.core.operations import PROPOSAL_AGENT_WORKFLOW
 from perdure.core.program import CATALOG_PROGRAM, program_base
 from perdure.runtime import holder
 from perdure.service.store_access import StoreAccess
@@ -34,7 +35,8 @@ async def list_code_workflows(access: StoreAccess, tenant: str, text: str = "") 
             continue
         for program in process.programs:
             name, _, version = program_base(program).rpartition("@")
-            if not version.isdecimal() or name in process.definitions or name.startswith(CATALOG_PROGRAM) or text.casefold() not in name.casefold():
+            is_own = name.startswith(CATALOG_PROGRAM) or name == PROPOSAL_AGENT_WORKFLOW
+            if not version.isdecimal() or name in process.definitions or is_own or text.casefold() not in name.casefold():
                 continue
             engines.setdefault((name, int(version)), []).append(lease.holder)
             if (schema := process.inputs.get(program)) is not None:

@@ -15,6 +15,7 @@ from perdure.core.execution import Execution
 from perdure.core.paths import Key, path_text
 from perdure.core.program import program_base, program_name
 from perdure.core.replay import replay_program
+from perdure.definitions.kinds.deployment import NOTHING_MORE
 from perdure.runtime.blob_loader import BlobCache, run_with_blobs
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.runtime.registrations import BUILT_IN_WORKFLOWS
@@ -65,7 +66,10 @@ class ReplayInput(msgspec.Struct, frozen=True):
 
 def workflows_by_name(workflows: Iterable[Workflow]) -> dict[str, Workflow]:
     """Workflows by name, including Perdure's own."""
-    return {one.name: one for one in (*BUILT_IN_WORKFLOWS, *SERVICE_WORKFLOWS, *workflows)}
+    from perdure.service.proposal_agent.proposal_agent_workflow import proposal_agent_workflow  # here, as it loads what agents need
+
+    own = proposal_agent_workflow(NOTHING_MORE, {})  # a replay calls no model
+    return {one.name: one for one in (*BUILT_IN_WORKFLOWS, *SERVICE_WORKFLOWS, own, *workflows)}
 
 
 async def choose_heads(store: ReadOnlyStore, which: ReplayFilter) -> list[Head]:

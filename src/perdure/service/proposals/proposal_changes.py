@@ -18,7 +18,18 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.attribute_filter import attribute_conditions
-from perdure.core.errors import AlreadyExists, BadDefinition, BadValue, Forbidden, NotFound, ProposalRefused, StaleProposal, StaleRecord, StoreUnavailable
+from perdure.core.errors import (
+    AlreadyExists,
+    BadDefinition,
+    BadValue,
+    DefinitionOwned,
+    Forbidden,
+    NotFound,
+    ProposalRefused,
+    StaleProposal,
+    StaleRecord,
+    StoreUnavailable,
+)
 from perdure.core.paths import Key
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.format.definition_diff import definition_changes, render_changes
@@ -63,12 +74,16 @@ ALLOW_IT = "To allow that, publish a version with allow: {self_edit: true}"
 
 @dataclasses.dataclass(frozen=True)
 class Proposer:
-    """Who proposes: a subject, or an execution, on behalf of its initiator. `id` is that of the proposal, where it has to be the same in each attempt."""
+    """Who proposes: a subject, or an execution, on behalf of its initiator. `id` is that of the proposal, where it has to be the same in each attempt.
+
+    `model` is the name of the model that has written the document.
+    """
 
     subject: str
     execution: Key | None = None
     initiator: str = ""
     id: str = ""
+    model: str = ""
 
 
 # Making
@@ -112,6 +127,7 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
         proposed_by=by.subject,
         on_behalf_of=await _delegators(access.store, tenant, by),
         execution=by.execution,
+        model=by.model,
         note=note,
         widens_rights=widened_rights(current or {}, after),
         created_at_s=moment.now_s,
@@ -120,10 +136,37 @@ async def propose(access: StoreAccess, tenant: str, which: str, document: bytes,
         canonical_bytes=0,
         pieces=0,
     )
-    content = ProposalContent(received, definition_bytes(after), diff.encode())
     with suppress(StaleRecord):  # another attempt of the same execution has made it meanwhile
-        await post_records(access.store, new_proposal_changes(tenant, record, content))
+        await post_records(access.store, new_proposal_changes(tenant, record, ProposalContent(received, definition_bytes(after), diff.encode())))
     return await find_proposal(access.store, tenant, record.id)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProposalBase:
+    """What a proposal would change: the slug, the hash of the current version, and its document as received (both empty: there is no such definition)."""
+
+    slug: str
+    hash: str = ""
+    received: bytes = b""
+
+
+async def proposal_base(access: StoreAccess, tenant: str, which: str) -> ProposalBase:
+    """The present version of a definition that takes proposals.
+
+    Raises:
+        NotFound: there is no such definition.
+        ProposalRefused: it allows no proposals.
+        DefinitionOwned: a watched file has it.
+    """
+    before = await find_definition(access.store, tenant, which)
+    record = before.value
+    if record.owner:
+        raise DefinitionOwned(record.slug, record.owner)
+    if not record.hash:
+        raise NotFound(record.slug, f"{record.slug!r} has a draft and no version, so there is nothing to change. Publish the draft first")
+    _expect_self_edit(record.slug, await _current_document(access.store, tenant, before))
+    received, _ = await read_documents(access.store, tenant, record.slug, await find_version(access.store, tenant, record, record.hash))
+    return ProposalBase(record.slug, record.hash, received)
 
 
 async def _made_before(store: ReadOnlyStore, tenant: str, id: str) -> KeptValue[ProposalRecord] | None:

@@ -23,9 +23,9 @@ class ProposalSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     `base_workflow_hash` is the hash of the version that it is based on (None: it proposes a new definition), `workflow_hash` that of the proposed document.
     `expired` is true of one that may not be reviewed or applied any more, because nobody has done so until `expires_at_s`. `on_behalf_of` are the subjects
-    who have given `proposed_by` the right to propose, and `execution` is the one that proposes (None: none does). `widens_rights` are the rights that the
-    document changes; then an admin has to review it. `applied_version` is the number that it was published under. `failure` says why it could not be applied.
-    `revision` counts the changes of the proposal.
+    who have given `proposed_by` the right to propose, and `execution` is the one that proposes (None: none does). `model` is the name of the model that has
+    written the document (empty: none has). `widens_rights` are the rights that the document changes; then an admin has to review it. `applied_version` is the
+    number that it was published under. `failure` says why it could not be applied. `revision` counts the changes of the proposal.
     """
 
     id: str
@@ -41,6 +41,7 @@ class ProposalSummary(msgspec.Struct, frozen=True, kw_only=True):
     on_behalf_of: tuple[str, ...]
     execution: Key | None
     execution_id: str | None
+    model: str
     created_at_s: float
     expires_at_s: float
     reviewed_by: str | None
@@ -94,6 +95,7 @@ def _summary_fields(kept: KeptValue[ProposalRecord], now_s: float) -> dict[str, 
         "on_behalf_of": record.on_behalf_of,
         "execution": record.execution,
         "execution_id": None if record.execution is None else record.execution.id,
+        "model": record.model,
         "created_at_s": record.created_at_s,
         "expires_at_s": record.expires_at_s,
         "reviewed_by": None if review is None else review.by,

@@ -40,9 +40,10 @@ class ProposalReview(msgspec.Struct, frozen=True):
 class ProposalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A proposal. `base` is the hash of the version that it is based on (empty: it proposes a new definition), `hash` that of the proposed document.
 
-    `definition_id` is the id of the definition (empty: there was none). `on_behalf_of` are the subjects who have given `proposed_by` the right to propose: the
-    maker of a key, or the initiator of the `execution` that proposes. `failed` says why it could not be applied. `version` is the number that it was published
-    under. The content has `received_bytes` of the document as received, `canonical_bytes` of its canonical form, and then the diff, in `pieces`.
+    `definition_id` is the id of the definition (empty: there was none). `on_behalf_of` are the subjects who have given `proposed_by` the right to propose:
+    the maker of a key, or the initiator of the `execution` that proposes. `model` is the name of the model that has written the document (empty: none has).
+    `failed` says why it could not be applied. `version` is the number that it was published under. The content has `received_bytes` of the document as
+    received, `canonical_bytes` of its canonical form, and then the diff, in `pieces`.
     """
 
     id: str
@@ -54,6 +55,7 @@ class ProposalRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     proposed_by: str
     on_behalf_of: tuple[str, ...] = ()
     execution: Key | None = None
+    model: str = ""
     note: str = ""
     widens_rights: tuple[Right, ...] = ()
     created_at_s: float

@@ -130,7 +130,7 @@ async def try_document(access: StoreAccess, tenant: str, slug: str, document: by
     release = release_of(slug, canonical)
     ir = plan_of_definition(release.sha256, {release.sha256: canonical}).ir
     mocks = wish.mocks or {}
-    _expect_steps(ir, mocks, wish.until)
+    expect_steps(ir, mocks, wish.until)
     found = await find_calls(access, tenant, CallingDefinition(slug, "", canonical))
     tried = TriedDefinition(release, ir, Hosting(CATALOG_PROGRAM, found.calls), {release.sha256: canonical, **found.blobs}, mocks)
     until_s, items = monotonic() + TRIAL_S, list[ExecutionTrial]()
@@ -141,7 +141,12 @@ async def try_document(access: StoreAccess, tenant: str, slug: str, document: by
     return TrialReport(tried_hash=read.hash, same=counts["same"], differing=counts["differs"], unknown=counts["unknown"], items=items)
 
 
-def _expect_steps(ir: IR, mocks: Mapping[str, Any], until: str) -> None:
+def expect_steps(ir: IR, mocks: Mapping[str, Any], until: str = "") -> None:
+    """Checks that the steps that have mocks, and the one to stop at, are in the document.
+
+    Raises:
+        BadValue: one is not.
+    """
     known = {node.id for node in ir.nodes}
     if unknown := [name for name in mocks if name not in known]:
         raise BadValue("mocks", unknown[0], "the id of a step of the document")
@@ -220,11 +225,11 @@ def _shown_results(view: ExecutionView) -> dict[str, Any]:
 
 async def _side(payloads: BlobCache, blobs: Mapping[str, bytes], view: ExecutionView, ended: e.EndedEvent | None) -> _Side:
     ran = frozenset(id for id, state in view.states.items() if state not in NOT_RUN)
-    outcome = None if ended is None else await _shown_outcome(payloads, blobs, ended.outcome)
+    outcome = None if ended is None else await shown_outcome(payloads, blobs, ended.outcome)
     return _Side(ran, view.tokens.outputs, "" if ended is None else ended.status, outcome)
 
 
-async def _shown_outcome(payloads: BlobCache, blobs: Mapping[str, bytes], outcome: Outcome) -> Any:
+async def shown_outcome(payloads: BlobCache, blobs: Mapping[str, bytes], outcome: Outcome) -> Any:
     """The result of an execution, or the type and the message of its error."""
     if isinstance(outcome, Failure):
         return {"error": outcome.error.type, "message": outcome.error.message}

@@ -56,7 +56,7 @@ async def _propose(wanted: ProposedChange) -> FiledProposal:
     if proposing.definition is None:
         raise Fatal(f"{started.origin} runs code, which is not changed by proposals")
     by = Proposer(
-        f"{EXECUTION}{execution_text(started.origin)}", started.origin, await _initiator(access, started.origin), str(uuid5(NAMESPACE_OID, "\0".join(own)))
+        f"{EXECUTION}{execution_text(started.origin)}", started.origin, await initiator_of(access, started.origin), str(uuid5(NAMESPACE_OID, "\0".join(own)))
     )
     document = wanted.document.encode() if isinstance(wanted.document, str) else msgspec.json.encode(wanted.document)
     base = wanted.base or f"sha256:{proposing.definition.sha256}"
@@ -71,7 +71,7 @@ async def _propose(wanted: ProposedChange) -> FiledProposal:
     return FiledProposal(shown.id, shown.slug, shown.diff_text.splitlines(), list(shown.widens_rights), shown.expires_at_s)
 
 
-async def _initiator(access: StoreAccess, key: Key) -> str:
+async def initiator_of(access: StoreAccess, key: Key) -> str:
     """Who has started the family of an execution; empty if that is not known."""
     root = await access.head((await access.head(key)).root)
     return str(indexed_attribute_values(root.attributes).get(INITIATOR_ATTRIBUTE, ""))

@@ -8,7 +8,10 @@ import pytest
 
 from perdure import Context, Definition, ExecutionFailed, Fatal, Retry, Rollback, step, workflow
 from perdure.agent import Agent
+from perdure.definitions.kinds.agents.agent_profile import AgentProfile
 from perdure.definitions.kinds.agents.agent_task import AgentTask, Budget
+from perdure.definitions.kinds.agents.agent_tools import tool_of
+from perdure.definitions.kinds.agents.agent_workflow import perform_agent_task
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ToolCall
 from perdure.testing import Run, World
 from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
@@ -304,3 +307,18 @@ def test_an_asking_tool_call_is_answered_even_when_the_model_asks_for_nothing_se
 def test_an_agent_that_leaves_memory_at_each_wait_comes_to_the_same(world: World) -> None:
     script = ModelScript([("price", {"item": "tea"})], [("order", {"item": "tea"})], "Tea it is.")
     assert world.run(shopper(script, budget=Budget(wall="1h")), "Buy") == "Tea it is." and len(script.asked) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.perdure(crash_at="every")
+def test_an_agent_with_final_tools_ends_when_one_has_succeeded_and_not_before(world: World) -> None:
+    script = ModelScript("Done!", [("price", {"item": "unknown"})], [("price", {"item": "tea"})])
+    profile = AgentProfile("buyer", {"price": tool_of(price)}.get, ("price",), model="m", final=("price",), deployment=deployed(m=script))
+
+    @workflow(name="buyer")
+    async def buyer(ctx: Context, task: str) -> tuple[str, int]:
+        found = await perform_agent_task(ctx, profile, task)
+        return found.output, found.spent.calls
+
+    assert world.start(buyer, "What is tea?").result() == ("300", 3)
+    assert "the work is not done before one of these tools has succeeded: price" in script.asked[-1].messages[2].text

@@ -49,7 +49,7 @@ async def ask_model(request: ChatRequest, deployment: Deployment, stream: bool =
 @dataclasses.dataclass(frozen=True)
 class AgentProfile:
     """The profile of an agent. `find` returns the tool of a name, `own` are the default tools, `apis` further ones. Answers fit `schema` and are decoded as
-    `kind`.
+    `kind`. If there are `final` tools, the agent ends when one of them has succeeded, with what that has returned, as text; other answers are refused.
     """
 
     name: str
@@ -66,6 +66,7 @@ class AgentProfile:
     max_tokens: int | None = None
     repairs: int = REPAIRS
     stream: bool = False
+    final: Sequence[str] = ()
     deployment: Deployment = NOTHING_MORE
     policy: Policy = NO_POLICY
 

@@ -224,9 +224,11 @@ class _Agent:
                 continue
             checked = self._checked(answer)
             if answer.calls:
-                self.conversation.say(*await self._used(answer, checked))
-                if self.handed_over:
-                    return AgentResult(output=self.handed_over[0], spent=self.spent, tools=tuple(self.used), model=answer.model)
+                messages = await self._used(answer, checked)
+                self.conversation.say(*messages)
+                ends = [*self.handed_over, *(one.text for one in messages if one.name in self.profile.final and not one.is_error)]
+                if ends:
+                    return AgentResult(output=ends[0], spent=self.spent, tools=tuple(self.used), model=answer.model)
                 self._take_in()
             elif checked.wrong is None:
                 output = answer_output(answer, self.shape)
@@ -289,7 +291,10 @@ class _Agent:
     def _checked(self, answer: ChatAnswer) -> CheckedAnswer:
         def check() -> CheckedAnswer:
             if not answer.calls:
-                return CheckedAnswer(wrong=answer_error(answer, self.shape, self.profile.kind))
+                wrong = answer_error(answer, self.shape, self.profile.kind)
+                if wrong is None and self.profile.final:
+                    wrong = AnswerError(f"the work is not done before one of these tools has succeeded: {', '.join(self.profile.final)}; call one of them")
+                return CheckedAnswer(wrong=wrong)
             asking = (*self.profile.approve, *self.task.approve)
             return CheckedAnswer(tuple(self._judged(call, asking) for call in answer.calls))
 
