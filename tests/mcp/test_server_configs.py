@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import BadValue
-from perdure.mcp.server_configs import Elicitation, McpServer, read_servers, with_secrets
+from perdure.mcp.server_configs import Elicitation, McpServer, ServerAuth, read_servers, with_secrets
 
 
 def test_the_usual_shape_is_read(tmp_path: Path) -> None:
@@ -23,6 +23,16 @@ def test_the_usual_shape_is_read(tmp_path: Path) -> None:
     assert (github.transport, github.timeout_s, github.tools, github.secrets) == ("http", 60.0, ("issue",), ["TOKEN"])
     assert with_secrets(github.headers, {"TOKEN": "t"}) == {"Authorization": "Bearer t"}
     assert old.transport == "sse" and read_servers({"servers": {}}) == []
+
+
+def test_how_to_sign_in_is_read_with_its_secrets() -> None:
+    given = {"type": "client_credentials", "clientId": "perdure", "clientSecret": "@{secrets.GITHUB}", "scopes": ["repo"], "issuer": "https://id.example.com"}
+    (found,) = read_servers({"mcpServers": {"a": {"url": "https://x/mcp", "auth": given}}})
+    assert found.auth == ServerAuth(
+        type="client_credentials", client_id="perdure", client_secret="@{secrets.GITHUB}", scopes=("repo",), issuer="https://id.example.com"
+    )
+    assert found.secrets == ["GITHUB"]
+    assert read_servers({"mcpServers": {"a": {"url": "https://x/mcp", "auth": "oauth"}}})[0].auth == ServerAuth()
 
 
 def test_who_is_asked_is_named_or_nobody_is() -> None:
@@ -42,13 +52,17 @@ def test_who_is_asked_is_named_or_nobody_is() -> None:
         ({"mcpServers": {"a": "x"}}, r"mcpServers\.a"),
         ({"mcpServers": {"a": {}}}, "either a command or a url"),
         ({"mcpServers": {"a": {"command": "x", "url": "https://y"}}}, "either a command or a url"),
-        ({"mcpServers": {"a": {"command": "x", "comand": "x"}}}, "one of args, command"),
+        ({"mcpServers": {"a": {"command": "x", "comand": "x"}}}, "one of args, auth, command"),
         ({"mcpServers": {"a": {"command": 1}}}, r"a\.command"),
         ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, r"a\.args.*a list of texts"),
         ({"mcpServers": {"a": {"command": "x", "env": {"A": 1}}}}, r"a\.env.*a mapping of texts"),
         ({"mcpServers": {"a": {"command": "x", "type": "http"}}}, r"a\.type.*stdio with a command"),
         ({"mcpServers": {"a": {"url": "ftp://x"}}}, r"a\.url.*https"),
         ({"mcpServers": {"a": {"command": "x", "timeout": "soon"}}}, "soon"),
+        ({"mcpServers": {"a": {"command": "x", "auth": "oauth"}}}, r"a\.auth.*streamable HTTP"),
+        ({"mcpServers": {"a": {"url": "https://x/mcp", "auth": "basic"}}}, r"a\.auth.*client_credentials"),
+        ({"mcpServers": {"a": {"url": "https://x/mcp", "auth": {"type": "client_credentials"}}}}, "clientId and clientSecret"),
+        ({"mcpServers": {"a": {"url": "https://x/mcp", "auth": {"type": "oauth", "client_id": "x"}}}}, "one of type, scopes, clientId"),
         ({"mcpServers": {"a": {"command": "x", "elicitation": "ada"}}}, r"a\.elicitation.*assignees"),
         ({"mcpServers": {"a": {"command": "x", "elicitation": {"assignee": "ada"}}}}, "assignees or timeout"),
     ],

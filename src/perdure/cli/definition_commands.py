@@ -239,13 +239,16 @@ def kinds(*, name: str | None, format: str) -> None:
 @click.command("tools", cls=CliCommand)
 @click.argument("places", nargs=-1, required=True, metavar="PLACE...")
 @click.option("--search", metavar="WORDS", help="Only those that match these words, best match first.")
+@click.option("--sign-in", metavar="SERVER", help="Sign in to this MCP server of FILE.json in your browser first, as its OAuth asks for.")
 @format_option()
-def tools(*, places: tuple[str, ...], search: str | None, format: str) -> None:
-    """List the tools of FILE.py or a module that definitions may use, with their parameters and retry policy."""
+def tools(*, places: tuple[str, ...], search: str | None, sign_in: str | None, format: str) -> None:
+    """List the tools of FILE.py, a module or the MCP servers in FILE.json that definitions may use, with their parameters and retry policy."""
     from perdure.cli import output, targets
     from perdure.definition_workflow import tool_steps
     from perdure.definitions.kinds import kind_descriptions
 
+    if sign_in is not None:
+        targets.sign_in_to_server(places, sign_in)
     found = [kind_descriptions.describe_tool(name, step) for name, step in tool_steps(targets.load_tools(places).steps).items()]
     if search is not None:
         found = [one for one in kind_descriptions.search_descriptions(search, found, len(found)) if isinstance(one, kind_descriptions.ToolDescription)]

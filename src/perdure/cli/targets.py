@@ -259,6 +259,28 @@ def _tools_of_servers(file: str) -> list[Step[..., Any, Any]]:
         raise NoTarget("--tools", file, f"MCP servers that can be reached: {error}") from error
 
 
+def sign_in_to_server(texts: Sequence[str], name: str) -> None:
+    """Lets the user sign in to the MCP server `name` of one of these files, in a browser.
+
+    Raises:
+        NoTarget: no file has such a server, it takes no signing in, or nobody signed in.
+        BadValue: a file of MCP servers is not valid.
+    """
+    from perdure.mcp import ServerUnavailable
+    from perdure.mcp.server_configs import read_servers
+    from perdure.mcp.tool_lists import sign_in
+
+    servers = {one.name: one for text in texts if text.endswith(".json") for one in read_servers(text)}
+    server = servers.get(name)
+    if server is None or server.auth is None or server.auth.type != "oauth":
+        able = sorted(one.name for one in servers.values() if one.auth is not None and one.auth.type == "oauth")
+        raise NoTarget("--sign-in", name, f'a server with "auth": "oauth" in these files: {", ".join(able) or "there is none"}')
+    try:
+        _ = sign_in(server)
+    except ServerUnavailable as error:
+        raise NoTarget("--sign-in", name, f"signed in to: {error}") from error
+
+
 def load_code(
     texts: Sequence[str], tools: Sequence[str] = (), calls: Sequence[str] = (), where: RunEnvironment | None = None, *, hosts: bool = False
 ) -> TargetCode:

@@ -24,9 +24,14 @@ from perdure.core.errors import BadValue
 SERVER_NAME = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 TIMEOUT_S = 30.0
 ASKED_S = 3_600.0
-FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled", "elicitation"))
+SIGN_IN_S = 300.0
+"""How long a person has to sign in to a server, once they were asked."""
+
+FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled", "elicitation", "auth"))
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 """The values of `type` in use, each with the transport that it means."""
+
+AUTH_FIELDS = {"type": "type", "scopes": "scopes", "clientId": "client_id", "clientSecret": "client_secret", "issuer": "issuer"}
 
 SECRET = re.compile(r"@\{secrets\.(\w+)\}")
 
@@ -37,6 +42,19 @@ class Elicitation(msgspec.Struct, frozen=True, kw_only=True):
     is_allowed: bool = True
     assignees: tuple[str, ...] = ()
     timeout_s: float = ASKED_S
+
+
+class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
+    """How to sign in to a server by OAuth: a person in a browser (`oauth`), or the program itself (`client_credentials`).
+
+    A client that the authorization server knows has an id and a secret, which are sent to the `issuer` alone, if that is named. Without, Perdure registers.
+    """
+
+    type: Literal["oauth", "client_credentials"] = "oauth"
+    scopes: tuple[str, ...] = ()
+    client_id: str = ""
+    client_secret: str = ""
+    issuer: str = ""
 
 
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,11 +74,13 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = TIMEOUT_S
     tools: tuple[str, ...] = ()
     elicitation: Elicitation = Elicitation()
+    auth: ServerAuth | None = None
 
     @property
     def secrets(self) -> list[str]:
         """The names of the secrets that it is given."""
-        return sorted({name for text in (*self.env.values(), *self.headers.values()) for name in SECRET.findall(text)})
+        own = () if self.auth is None else (self.auth.client_id, self.auth.client_secret)
+        return sorted({name for text in (*self.env.values(), *self.headers.values(), *own) for name in SECRET.findall(text)})
 
 
 def read_servers(source: str | Path | Mapping[str, Any]) -> list[McpServer]:
@@ -121,7 +141,24 @@ def _server(name: str, given: Any) -> McpServer:
         timeout_s=duration_seconds(given.get("timeout", TIMEOUT_S)),
         tools=tuple(_list(where, "tools", given.get("tools", []))),
         elicitation=_elicitation(f"{where}.elicitation", given.get("elicitation", True)),
+        auth=None if given.get("auth") is None else _auth(f"{where}.auth", given["auth"], transport),
     )
+
+
+def _auth(where: str, given: Any, transport: str) -> ServerAuth:
+    if transport != "http":
+        raise BadValue(where, given, "left away: only a server over streamable HTTP is signed in to")
+    about = {"type": given} if isinstance(given, str) else given
+    if not isinstance(about, Mapping) or about.get("type") not in ("oauth", "client_credentials"):
+        raise BadValue(where, given, 'oauth, or a mapping: {"type": "oauth" or "client_credentials", "clientId": ..., "clientSecret": ..., "scopes": [...]}')
+    for field in about:
+        if field not in AUTH_FIELDS:
+            raise BadValue(where, field, f"one of {', '.join(AUTH_FIELDS)}")
+    found = {own: _text(where, field, about[field]) for field, own in AUTH_FIELDS.items() if field in about and field != "scopes"}
+    auth = ServerAuth(scopes=tuple(_list(where, "scopes", about.get("scopes", []))), **found)  # type: ignore[arg-type]  # the type was looked at
+    if auth.type == "client_credentials" and not (auth.client_id and auth.client_secret):
+        raise BadValue(where, dict(about), "one with clientId and clientSecret")
+    return auth
 
 
 def _elicitation(where: str, given: Any) -> Elicitation:

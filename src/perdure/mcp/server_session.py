@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.core.errors import MissingExtra
 from perdure.mcp.elicited_approvals import Answer, Asked, Question
-from perdure.mcp.server_configs import McpServer, with_secrets
+from perdure.mcp.server_configs import SIGN_IN_S, McpServer, with_secrets
 
 logger = logging.getLogger("perdure.mcp")
 
@@ -83,8 +83,9 @@ class _OpenCall:
 class ServerSession:
     """The session of a process with one server; calls run side by side."""
 
-    def __init__(self, server: McpServer) -> None:
+    def __init__(self, server: McpServer, *, opens_browser: bool = False) -> None:
         self.server = server
+        self._opens_browser = opens_browser
         self._client: Any = None
         self._open_calls: list[_OpenCall] = []
         self._opening = asyncio.Lock()
@@ -154,8 +155,10 @@ class ServerSession:
             if (left_s := self._not_before_s - time.monotonic()) > 0:
                 raise ServerUnavailable(f"{self.server.name} could not be reached, and is tried again in {left_s:.1f} s")
             try:
-                client = _new_client(self.server, secrets, self._asked if self.server.elicitation.is_allowed else None)
-                await asyncio.wait_for(client.__aenter__(), CONNECT_S)
+                asked = self._asked if self.server.elicitation.is_allowed else None
+                limit_s = CONNECT_S + (SIGN_IN_S if self._opens_browser else 0.0)
+                client = _new_client(self.server, secrets, asked, limit_s, opens_browser=self._opens_browser)
+                await asyncio.wait_for(client.__aenter__(), limit_s)
             except MissingExtra:
                 raise
             except Exception as error:  # beginning a program or a connection may fail in any way
@@ -195,12 +198,13 @@ class ServerSession:
             logger.warning("the connection to the MCP server %s did not close: %s", self.server.name, _summary(error))
 
 
-def _new_client(server: McpServer, secrets: Mapping[str, str], asked: Callable[..., Any] | None) -> Any:
+def _new_client(server: McpServer, secrets: Mapping[str, str], asked: Callable[..., Any] | None, limit_s: float, *, opens_browser: bool) -> Any:
     try:
         from fastmcp import Client
         from fastmcp.client.transports import SSETransport, StreamableHttpTransport
 
         from perdure.mcp.program_transport import ANSWER_BYTES_MAX, ProgramTransport
+        from perdure.mcp.server_sign_in import auth_of
     except ImportError as error:
         raise MissingExtra("tools of MCP servers", "fastmcp", "mcp") from error
     if server.transport == "stdio":
@@ -210,8 +214,9 @@ def _new_client(server: McpServer, secrets: Mapping[str, str], asked: Callable[.
     elif server.transport == "sse":
         transport = SSETransport(server.url, headers=with_secrets(server.headers, secrets))
     else:
-        transport = StreamableHttpTransport(server.url, headers=with_secrets(server.headers, secrets), max_sse_event_size=ANSWER_BYTES_MAX)
-    return Client(transport, name=server.name, init_timeout=CONNECT_S, elicitation_handler=asked)
+        auth = None if server.auth is None else auth_of(server, server.auth, secrets, LOGS, opens_browser=opens_browser)
+        transport = StreamableHttpTransport(server.url, with_secrets(server.headers, secrets), auth, max_sse_event_size=ANSWER_BYTES_MAX)
+    return Client(transport, name=server.name, init_timeout=limit_s, elicitation_handler=asked)
 
 
 def _summary(error: BaseException) -> str:

@@ -101,6 +101,16 @@ def kept_lists(servers: Iterable[McpServer]) -> dict[str, ToolList]:
     return found
 
 
+def sign_in(server: McpServer) -> ToolList:
+    """Lets a person sign in to a server in a browser, and asks it for its tools, which are kept.
+
+    Raises:
+        ServerUnavailable: the server can't be reached, or nobody signed in.
+        BadValue: the list is not valid.
+    """
+    return _in_thread([server], opens_browser=True)[server.name]
+
+
 def keep_list(server: McpServer, now: ToolList) -> bool:
     """Keeps a list; returns whether there was another one before."""
     before = _kept(server)
@@ -147,13 +157,13 @@ def config_hash(server: McpServer) -> str:
     return sha256(msgspec.json.encode(server, order="deterministic")).hexdigest()
 
 
-def _in_thread(servers: Sequence[McpServer]) -> dict[str, ToolList]:
+def _in_thread(servers: Sequence[McpServer], *, opens_browser: bool = False) -> dict[str, ToolList]:
     """Asks servers on a loop of its own, since a loop may run here."""
     result: list[dict[str, ToolList] | BaseException] = []
 
     def ask() -> None:
         try:
-            result.append(asyncio.run(_asked(servers)))
+            result.append(asyncio.run(_asked(servers, opens_browser)))
         except BaseException as error:  # the thread that waits raises it
             result.append(error)
 
@@ -166,13 +176,13 @@ def _in_thread(servers: Sequence[McpServer]) -> dict[str, ToolList]:
     return found
 
 
-async def _asked(servers: Sequence[McpServer]) -> dict[str, ToolList]:
-    lists = await asyncio.gather(*(_ask(one) for one in servers))
+async def _asked(servers: Sequence[McpServer], opens_browser: bool) -> dict[str, ToolList]:
+    lists = await asyncio.gather(*(_ask(one, opens_browser) for one in servers))
     return {server.name: found for server, found in zip(servers, lists, strict=True)}
 
 
-async def _ask(server: McpServer) -> ToolList:
-    session = ServerSession(server)
+async def _ask(server: McpServer, opens_browser: bool) -> ToolList:
+    session = ServerSession(server, opens_browser=opens_browser)
     try:
         found = listed_tools(server, await session.tools(secrets_of_environment(server)))
     finally:
