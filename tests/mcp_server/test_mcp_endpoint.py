@@ -16,9 +16,11 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+import perdure.api
 from perdure.api.loopback_access import DEV_FILE, read_dev_server
 from perdure.mcp_server import McpEndpoint, PublishedWorkflows
 from perdure.mcp_server.mcp_endpoint import BODY_BYTES_MAX
+from perdure.service.callers import LOCAL, Caller
 from tests.cli.serve_process import ServeProcess, environment, new_key, serving
 from tests.mcp_server.mcp_setup import INVOICE, called, mcp_service
 
@@ -173,6 +175,18 @@ async def test_a_message_that_is_too_large_is_refused(tmp_path: Path) -> None:
 async def test_an_api_without_the_endpoint_has_no_such_route(tmp_path: Path) -> None:
     async with mcp_service(tmp_path) as service:
         assert (await service.by(await service.key("viewer"), "POST", "/mcp", LIST)).status == 404
+
+
+async def test_the_api_in_a_server_of_your_own_has_the_endpoint_if_that_is_wanted_also_after_it_was_opened_again(tmp_path: Path) -> None:
+    app = perdure.api.app(f"sqlite:///{tmp_path}/own.db", authenticate=lambda _: _local(), mcp=True)
+    for _ in range(2):
+        async with app.lifespan(), httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://own.example.com") as http:
+            answer = await http.post("/mcp", json=LIST, headers=ACCEPT)
+            assert answer.status_code == 200 and len(answer.json()["result"]["tools"]) > 40
+
+
+async def _local() -> Caller:
+    return LOCAL
 
 
 async def test_the_endpoint_begins_once_for_many_first_requests(tmp_path: Path) -> None:

@@ -67,6 +67,16 @@ async def test_definitions_that_a_model_publishes_run_and_become_tools_and_the_c
         assert (await called(client, "run_invoice"))["result"] == 1
 
 
+async def test_a_client_of_the_present_protocol_that_listens_is_told_too(tmp_path: Path) -> None:
+    async with stdio(tmp_path, "--workflows", "invoice", "--no-engine") as client, client.listen(tools_list_changed=True) as changes:
+        assert "run_invoice" not in [one.name for one in (await client.list_tools()).tools]
+        _ = await called(client, "create_workflow", document=INVOICE)
+        async with asyncio.timeout(15):
+            async for _ in changes:
+                break
+        assert "run_invoice" in [one.name for one in (await client.list_tools()).tools]
+
+
 async def test_without_an_engine_another_process_runs_what_is_started(tmp_path: Path) -> None:
     async with stdio(tmp_path, "--no-engine") as client:
         made = await called(client, "run_document", document=INVOICE, id="later")

@@ -54,14 +54,10 @@ class McpEndpoint:
         await manager.handle_request(request.scope, request.receive, send)
 
     async def _begun(self, app: ApiApp) -> Any:
-        """Returns what handles requests, which is made for the first one."""
-        if self._manager is None:
+        """Returns what handles requests, which is made for the first one, and again if that has failed."""
+        if self._manager is None or (self._manager.done() and (self._manager.cancelled() or self._manager.exception() is not None)):
             self._manager = asyncio.create_task(self._make(app))
-        try:
-            return await asyncio.shield(self._manager)
-        except ImportError:
-            self._manager = None
-            raise
+        return await asyncio.shield(self._manager)  # the other first requests wait for it, too
 
     async def _make(self, app: ApiApp) -> Any:
         from perdure.mcp_server.tool_service import ToolService

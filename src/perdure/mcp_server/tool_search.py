@@ -15,7 +15,8 @@ from perdure.operations import on_catalog, on_kinds
 
 FOUND_MAX = 50
 WORDS = re.compile(r"[^\W_]+")
-WEIGHTS = (8, 3, 1)
+FILLERS = frozenset("a an and by for from in into is it of on or that the this to with".split())  # noqa: SIM905  # a line reads better
+WEIGHTS = (8.0, 3.0, 1.0)
 """What a word counts that is in the name, in the title, or in the rest."""
 
 
@@ -25,7 +26,7 @@ async def _search(requests: OperationRequests, given: Mapping[str, Any]) -> Mode
         raise refused_argument("query", "it is text")
     kinds, tools, workflows = await asyncio.gather(requests(on_kinds.kinds, {}), requests(on_kinds.tools, {}), _workflows(requests))
     candidates = [*_kinds(kinds), *_tools(tools), *workflows]
-    words = [word.casefold() for word in WORDS.findall(query)]
+    words = _words(query)
     scored = sorted(((_score(one, words), one) for one in candidates), key=lambda pair: (-pair[0], pair[1]["name"]))
     found = [one for score, one in scored if score > 0 or not words]
     shown = found[:limit]
@@ -36,12 +37,21 @@ async def _search(requests: OperationRequests, given: Mapping[str, Any]) -> Mode
 
 
 def _score(one: Mapping[str, Any], words: list[str]) -> float:
-    """Returns how well something fits: the sum for each word of the best place where it is, or where one of its beginnings is."""
-    places = [str(one["name"]).casefold(), str(one.get("title", "")).casefold(), f"{one.get('summary', '')} {one['sort']}".casefold()]
-    return sum(
-        max((weight if word in place else weight / 2 if len(word) > 4 and word[:-2] in place else 0 for place, weight in zip(places, WEIGHTS, strict=True)))
-        for word in words
-    )
+    """Returns how well something fits: the sum for each word of the best place that has it, or a word with the same beginning."""
+    places = [_words(str(one["name"])), _words(str(one.get("title", ""))), _words(f"{one.get('summary', '')} {one['sort']}")]
+    return sum(max((weight * _likeness(word, other) for place, weight in zip(places, WEIGHTS, strict=True) for other in place), default=0.0) for word in words)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in (found.casefold() for found in WORDS.findall(text)) if word not in FILLERS]
+
+
+def _likeness(word: str, other: str) -> float:
+    """Returns 1 for the same word, less for one with the same beginning, such as approval and approve, and else 0."""
+    if word == other:
+        return 1.0
+    same = next((number for number, (one, its) in enumerate(zip(word, other, strict=False)) if one != its), min(len(word), len(other)))
+    return 0.5 if same >= 3 and same >= 0.6 * max(len(word), len(other)) else 0.0
 
 
 def _kinds(found: Any) -> Iterator[dict[str, Any]]:
