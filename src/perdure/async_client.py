@@ -38,6 +38,7 @@ from perdure.operations import on_access, on_approvals, on_catalog, on_execution
 from perdure.operations.on_executions import ExecutionChange
 from perdure.runtime.registrations import queue_limits
 from perdure.service import execution_operations, queries, replay_checks, step_completions
+from perdure.service.agent_memories import ShownMemory
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
 from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkProgress
@@ -377,6 +378,18 @@ class AsyncClient:
         Every answer that a provider gave counts, also one that was lost with its process. An agent that is a step of a definition counts for that step.
         """
         return await self._access.call(on_executions.model_costs, checked_name(tenant, "tenant"), duration_seconds(within, "within"), workflow)
+
+    async def agent_memories(self, agent: str, *, tenant: str = DEFAULT_TENANT) -> Sequence[ShownMemory]:
+        """What an agent remembers, in order of name: by the name of its workflow, which for agents of a definition is ``NAME.agent``."""
+        return await self._access.call(on_executions.agent_memories, checked_name(tenant, "tenant"), agent)
+
+    async def forget_memory(self, agent: str, memory: str, *, tenant: str = DEFAULT_TENANT) -> None:
+        """Has an agent forget what it remembers under a name.
+
+        Raises:
+            NotFound: there is nothing of this name.
+        """
+        await self._access.call(on_executions.forget_memory, checked_name(tenant, "tenant"), agent, memory)
 
     async def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).

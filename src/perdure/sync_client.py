@@ -27,6 +27,7 @@ from perdure.core.paths import Key
 from perdure.core.views import PublicEvent, StepView
 from perdure.loop_thread import LoopThread, run_in_user_transaction
 from perdure.operations.on_executions import ExecutionChange
+from perdure.service.agent_memories import ShownMemory
 from perdure.service.approvals import Approval
 from perdure.service.bulk_requests import BulkResult
 from perdure.service.bulk_workflow import BulkAction, BulkCount
@@ -355,6 +356,18 @@ class Client:
         Every answer that a provider gave counts, also one that was lost with its process. An agent that is a step of a definition counts for that step.
         """
         return self._thread.call(self._inner.model_costs(within, workflow=workflow, tenant=tenant))
+
+    def agent_memories(self, agent: str, *, tenant: str = DEFAULT_TENANT) -> Sequence[ShownMemory]:
+        """What an agent remembers, in order of name: by the name of its workflow, which for agents of a definition is ``NAME.agent``."""
+        return self._thread.call(self._inner.agent_memories(agent, tenant=tenant))
+
+    def forget_memory(self, agent: str, memory: str, *, tenant: str = DEFAULT_TENANT) -> None:
+        """Has an agent forget what it remembers under a name.
+
+        Raises:
+            NotFound: there is nothing of this name.
+        """
+        self._thread.call(self._inner.forget_memory(agent, memory, tenant=tenant))
 
     def find(self, text: str, *, tenant: str = DEFAULT_TENANT) -> Key:
         """Finds an execution by its id, a prefix of it, ``workflow/id``, ``@latest``, or ``@failed`` (the latest that failed).

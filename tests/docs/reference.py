@@ -60,6 +60,7 @@ OTHERS = {
     "EmittedValue": "perdure.service.history",
     "LiveText": "perdure.service.live_text",
     "ModelCosts": "perdure.service.model_costs",
+    "ShownMemory": "perdure.service.agent_memories",
     "ModelCost": "perdure.service.model_costs",
     "HolderView": "perdure.service.queries",
     "Approval": "perdure.service.approvals",

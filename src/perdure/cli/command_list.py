@@ -1,9 +1,9 @@
 """All commands, in the order of the help."""
 
+from perdure.cli.agent_commands import costs, memories
 from perdure.cli.approval_commands import approvals, approve, decide, delegate, reject
 from perdure.cli.check_commands import check, verify
 from perdure.cli.control_commands import cancel, complete, evict, fork, pause, preset, rerun, resume, retry, send, terminate, undo
-from perdure.cli.cost_commands import costs
 from perdure.cli.database_commands import db, doctor
 from perdure.cli.dead_letter_commands import dead_letter_queue, dead_letters, discard, requeue
 from perdure.cli.definition_commands import compile_, diff, fmt, kinds, schema, tools, validate
@@ -35,7 +35,7 @@ __all__ = ["root"]
 root.section("Begin", (demo, init))
 root.section("Run", (run, start, dev, serve, worker, mcp))
 root.section("Catalog", (workflow, sync, propose, proposal, trigger, webhook))
-root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines, costs))
+root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines, costs, memories))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))
 root.section("Decide", (approvals, approve, reject, delegate, decide, people, notifications))

@@ -12,6 +12,7 @@ from perdure.core.views import PublicEvent, StepView
 from perdure.definitions.graph.execution_view import TokenCounts
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.service import bulk_requests, definition_views, execution_records, history, queries
+from perdure.service.agent_memories import ShownMemory, list_memories, remove_memory
 from perdure.service.bulk_requests import BulkFilter
 from perdure.service.callers import LOCAL, Caller
 from perdure.service.definition_views import CurrentDefinition
@@ -362,6 +363,21 @@ async def model_costs(access: StoreAccess, tenant: str, within_s: float = COSTS_
         BadValue: the duration is not valid.
     """
     return await read_model_costs(access, tenant, duration_seconds(within_s, "within_s"), workflow)
+
+
+async def agent_memories(access: StoreAccess, tenant: str, agent: str) -> list[ShownMemory]:
+    """Lists what an agent remembers, in order of name: by the name of its workflow, which for agents of a definition is ``NAME.agent``."""
+    return await list_memories(access, tenant, agent)
+
+
+async def forget_memory(access: StoreAccess, tenant: str, agent: str, memory: str) -> None:
+    """Has an agent forget what it remembers under a name.
+
+    Raises:
+        NotFound: there is nothing of this name.
+        StaleRecord: it was changed at the same time.
+    """
+    await remove_memory(access, tenant, agent, memory)
 
 
 async def find(access: StoreAccess, tenant: str, text: str) -> Key:

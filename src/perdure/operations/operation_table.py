@@ -251,6 +251,8 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.changes, "GET", "/api/events/stream", "viewer"),
     Operation(on_executions.counts, "GET", "/api/execution-counts", "viewer"),
     Operation(on_executions.model_costs, "GET", "/api/model-costs", "viewer"),
+    Operation(on_executions.agent_memories, "GET", "/api/agent-memories", "viewer"),
+    Operation(on_executions.forget_memory, "DELETE", "/api/agent-memories/{agent}/{memory}", "operator"),
     Operation(on_executions.find, "GET", "/api/execution-search", "viewer"),
     Operation(on_executions.by_id, "GET", "/api/execution-ids/{id}", "viewer"),
     Operation(on_executions.selected, "POST", "/api/executions/select", "viewer", is_repeatable=True),

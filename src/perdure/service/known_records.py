@@ -4,6 +4,7 @@ from typing import Any
 
 from perdure.service import access_records as access
 from perdure.service import catalog_records as catalog
+from perdure.service.agent_memories import MEMORIES
 from perdure.service.bulk_workflow import BULK_PIECES
 from perdure.service.idempotency import KEPT_ANSWERS
 from perdure.service.notifications.notification_rules import RULES
@@ -38,6 +39,7 @@ RECORD_KINDS: tuple[RecordKind[Any], ...] = (
     webhook_deliveries.DELIVERIES,
     webhook_deliveries.DELIVERY_KEYS,
     event_listeners.LISTENERS,
+    MEMORIES,
 )
 """Every kind, once."""
 

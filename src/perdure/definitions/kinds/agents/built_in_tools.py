@@ -6,6 +6,7 @@ Perdure's own tools for agents: pipelines, changes of the workflow, the search f
 import asyncio
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Any, Literal
 
@@ -327,11 +328,20 @@ def _openapi(around: ToolContext) -> AgentTool:
     return openapi_action_tool(around.deployment)
 
 
+def _memory(name: str, around: ToolContext) -> AgentTool:
+    from perdure.definitions.kinds.agents.memory_tools import memory_tools  # here, as few agents use it
+
+    return memory_tools()[name]
+
+
 BUILT_IN_TOOLS: dict[str, Callable[[ToolContext], AgentTool]] = {
     "delegate_to_agent": _delegate,
     "execute_pipeline": _pipeline,
+    "forget": partial(_memory, "forget"),
     "openapi_action": _openapi,
     "patch_workflow": _patch,
+    "recall": partial(_memory, "recall"),
+    "remember": partial(_memory, "remember"),
     "search_tools": _search,
 }
 """Perdure's own tools by name."""

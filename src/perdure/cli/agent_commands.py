@@ -1,4 +1,4 @@
-"""The command that shows what model calls have cost: `costs`."""
+"""The commands for agents: what model calls have cost, and what agents remember: `costs`, `memories`."""
 
 from __future__ import annotations
 
@@ -31,3 +31,23 @@ def costs(settings: GlobalOptions, /, *, within: str, workflow: str, format: str
         output.print_list(format, names, found.costs, lambda: TextTable(head, tuple(map(row, found.costs))))
         if found.is_partial:
             click.echo("perdure: there were more answers than are summed; ask for a shorter time", err=True)
+
+
+@click.command("memories", cls=CliCommand)
+@click.argument("agent", metavar="AGENT")
+@click.option("--forget", metavar="NAME", help="Remove what it remembers under this name.")
+@format_option()
+@click.pass_obj
+def memories(settings: GlobalOptions, /, *, agent: str, forget: str | None, format: str) -> None:
+    """Show what an agent remembers, by the name of its workflow: NAME.agent for the agents of a definition."""
+    from perdure.cli import output
+    from perdure.cli.plain_text import TextTable, cell
+
+    with settings.client() as client:
+        if forget is not None:
+            client.forget_memory(agent, forget, tenant=settings.tenant)
+            click.echo(f"{agent} has forgotten {forget}")
+            return
+        found = client.agent_memories(agent, tenant=settings.tenant)
+        rows = tuple(tuple(map(cell, (one.name, one.execution, one.text))) for one in found)
+        output.print_list(format, (one.name for one in found), found, lambda: TextTable(("NAME", "WRITTEN BY", "TEXT"), rows))

@@ -1,4 +1,4 @@
-"""`perdure costs`: what the answers of models have cost, as a table and as data."""
+"""`perdure costs` and `perdure memories`: what the answers of models have cost, and what agents remember."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 from perdure.agent import Agent
 from perdure.definitions.kinds.deployment import Deployment
-from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ModelUsage
+from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ModelUsage, ToolCall
 
 
 async def dear(request: ChatRequest) -> ChatAnswer:
@@ -31,3 +31,21 @@ def test_costs_are_a_table_or_data(tmp_path: Path) -> None:
     (one,) = json.loads(costs("-o", "json", "--workflow", "teller"))
     assert (one["model"], one["answers"], one["cost_usd"], one["unpriced"]) == ("dear", 1, 0.25, 0)
     assert costs("--workflow", "other").strip() in ("", "[]")
+
+
+@pytest.mark.slow
+def test_memories_are_listed_and_removed(tmp_path: Path) -> None:
+    async def keeping(request: ChatRequest) -> ChatAnswer:
+        if len(request.messages) == 1:
+            return ChatAnswer(calls=(ToolCall("1", "remember", {"name": "Ada", "text": "likes tea"}),))
+        return ChatAnswer(text="kept")
+
+    db = f"sqlite:///{tmp_path}/it.db"
+    clerk: Agent[str] = Agent("clerk", model="m", tools=["remember"], deployment=Deployment(models={"m": keeping}))
+    assert clerk.with_(db=db, id="1").run("Keep it") == "kept"
+
+    def told(*words: str) -> str:
+        return run([sys.executable, "-m", "perdure.cli", "--db", db, "memories", "clerk", *words], capture_output=True, text=True, check=True).stdout
+
+    assert "likes tea" in told() and "clerk/1" in told()
+    assert told("--forget", "Ada") == "clerk has forgotten Ada\n" and told("-o", "ids") == ""
