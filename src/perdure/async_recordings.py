@@ -14,7 +14,7 @@ from perdure.code.durations import Duration, duration_seconds, whole_number
 from perdure.core import values
 from perdure.operations import on_recordings
 from perdure.operations.local_service import LocalService
-from perdure.operations.on_recordings import ListedRecording, RecordingDetails, ToolCallAnswer
+from perdure.operations.on_recordings import ListedRecording, RecordingDetails, RecordingSuggestions, ToolCallAnswer
 from perdure.recording.recorded_definition import StepOrder
 from perdure.recording.recording_catalog import RecordedDocument
 from perdure.service.catalog import CatalogDefinition
@@ -119,6 +119,17 @@ class AsyncRecordings:
         """
         await self._service(tenant)(on_recordings.end, tenant, recording)
 
+    async def suggestions(self, recording: str, *, steps: Sequence[str] = (), failed: bool = False, tenant: str = DEFAULT_TENANT) -> RecordingSuggestions:
+        """Finds what the literals in the arguments may have been: references to earlier results and to the input, and loops over lists.
+
+        `definition` and `save` take the keys of those that you `accept`.
+
+        Raises:
+            NotFound: there is no such recording.
+            BadValue: no call is left, or a step is not one of the recording.
+        """
+        return await self._service(tenant)(on_recordings.suggestions, tenant, recording, [*steps], failed=failed)
+
     async def definition(
         self,
         recording: str,
@@ -127,15 +138,18 @@ class AsyncRecordings:
         steps: Sequence[str] = (),
         order: StepOrder = "recorded",
         failed: bool = False,
+        accept: Sequence[str] = (),
         tenant: str = DEFAULT_TENANT,
     ) -> RecordedDocument:
         """Makes the definition of a recording, of the calls with a result or of the chosen `steps`, and says what was found in it. Nothing is stored.
+
+        What is accepted of the `suggestions`, by their keys, takes the place of literals.
 
         Raises:
             NotFound: there is no such recording.
             BadValue: no call is left, or one can't stand in a definition.
         """
-        return await self._service(tenant)(on_recordings.definition, tenant, recording, name, [*steps], order=order, failed=failed)
+        return await self._service(tenant)(on_recordings.definition, tenant, recording, name, [*steps], order=order, failed=failed, accept=[*accept])
 
     async def save(
         self,
@@ -145,6 +159,7 @@ class AsyncRecordings:
         steps: Sequence[str] = (),
         order: StepOrder = "recorded",
         failed: bool = False,
+        accept: Sequence[str] = (),
         draft: bool = False,
         note: str = "",
         tenant: str = DEFAULT_TENANT,
@@ -158,5 +173,5 @@ class AsyncRecordings:
             DefinitionOwned: a watched file has the definition.
         """
         service = self._service(tenant)
-        given: dict[str, Any] = {"order": order, "failed": failed, "draft": draft, "note": note}
+        given: dict[str, Any] = {"order": order, "failed": failed, "accept": [*accept], "draft": draft, "note": note}
         return await service(on_recordings.save, tenant, recording, slug, service.author, [*steps], **given)

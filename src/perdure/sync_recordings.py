@@ -12,7 +12,7 @@ from perdure.async_recordings import AsyncRecordings, Recorded
 from perdure.code.call_options import DEFAULT_TENANT
 from perdure.code.durations import Duration
 from perdure.loop_thread import LoopThread
-from perdure.operations.on_recordings import RecordingDetails, ToolCallAnswer
+from perdure.operations.on_recordings import RecordingDetails, RecordingSuggestions, ToolCallAnswer
 from perdure.recording.recorded_definition import StepOrder
 from perdure.recording.recording_catalog import RecordedDocument
 from perdure.service.catalog import CatalogDefinition
@@ -97,6 +97,17 @@ class Recordings:
         """
         self._thread.call(self._inner.end(recording, tenant=tenant))
 
+    def suggestions(self, recording: str, *, steps: Sequence[str] = (), failed: bool = False, tenant: str = DEFAULT_TENANT) -> RecordingSuggestions:
+        """Finds what the literals in the arguments may have been: references to earlier results and to the input, and loops over lists.
+
+        `definition` and `save` take the keys of those that you `accept`.
+
+        Raises:
+            NotFound: there is no such recording.
+            BadValue: no call is left, or a step is not one of the recording.
+        """
+        return self._thread.call(self._inner.suggestions(recording, steps=steps, failed=failed, tenant=tenant))
+
     def definition(
         self,
         recording: str,
@@ -105,15 +116,18 @@ class Recordings:
         steps: Sequence[str] = (),
         order: StepOrder = "recorded",
         failed: bool = False,
+        accept: Sequence[str] = (),
         tenant: str = DEFAULT_TENANT,
     ) -> RecordedDocument:
         """Makes the definition of a recording, of the calls with a result or of the chosen `steps`, and says what was found in it. Nothing is stored.
+
+        What is accepted of the `suggestions`, by their keys, takes the place of literals.
 
         Raises:
             NotFound: there is no such recording.
             BadValue: no call is left, or one can't stand in a definition.
         """
-        return self._thread.call(self._inner.definition(recording, name, steps=steps, order=order, failed=failed, tenant=tenant))
+        return self._thread.call(self._inner.definition(recording, name, steps=steps, order=order, failed=failed, accept=accept, tenant=tenant))
 
     def save(
         self,
@@ -123,6 +137,7 @@ class Recordings:
         steps: Sequence[str] = (),
         order: StepOrder = "recorded",
         failed: bool = False,
+        accept: Sequence[str] = (),
         draft: bool = False,
         note: str = "",
         tenant: str = DEFAULT_TENANT,
@@ -135,4 +150,6 @@ class Recordings:
             BadDefinition: the document is not valid; the error has all findings.
             DefinitionOwned: a watched file has the definition.
         """
-        return self._thread.call(self._inner.save(recording, slug, steps=steps, order=order, failed=failed, draft=draft, note=note, tenant=tenant))
+        return self._thread.call(
+            self._inner.save(recording, slug, steps=steps, order=order, failed=failed, accept=accept, draft=draft, note=note, tenant=tenant)
+        )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import App, Definition
@@ -9,7 +10,7 @@ from perdure.core.errors import BadValue, NotFound
 from perdure.dialects.definition_reader import read_definition
 from perdure.dialects.ref_dag.document_writer import from_definition
 from perdure.operations import on_catalog, on_recordings
-from perdure.recording.recorded_definition import DefinitionOptions, recorded_definition, written_literal
+from perdure.recording.recorded_definition import DefinitionOptions, recorded_definition
 from perdure.recording.recording_messages import RecordingOrder, ToolCallFailed
 from tests.recording.recorder import Recorder, recorder
 
@@ -94,11 +95,28 @@ async def test_what_can_not_stand_in_a_definition_is_refused() -> None:
             recorded_definition(await one.read(), "secret")
 
 
-@pytest.mark.parametrize(
-    ("text", "written"), [("plain", "plain"), ("a@b.c", "a@b.c"), ("@a", "@@a"), ("x @{a}", "x @@{a}"), ("@@", "@@@@"), ("a@b @{c}", "a@@b @@{c}")]
-)
-def test_nothing_in_a_literal_is_a_reference(text: str, written: str) -> None:
-    assert written_literal(text) == written
+async def test_what_is_suggested_is_accepted_one_by_one() -> None:
+    async with recorder() as one:
+        await one.call("get_user", user="u-77120")
+        await one.call("echo", text="Receipt for u-77120", mail="Grace", copies=2)
+        user, text = "u-77120", "Receipt for u-77120"
+        found = await on_recordings.suggestions(one.access, "default", "s1")
+        by_key = {suggestion.key: suggestion for suggestion in found.references}
+        whole, part = by_key["get_user_1/user"], by_key["echo_1/text#12-19"]
+        assert (whole.literal, whole.is_proposed, part.literal, part.source) == (user, True, user, "input")
+        preview = await on_recordings.definition(one.access, "default", "s1", "receipt", accept=[whole.key, part.key])
+        document = msgspec.json.decode(preview.document)
+        assert document["input"] == {part.place: {"type": "string"}} and preview.preview.valid
+        assert [step["with"] for step in document["steps"]] == [
+            {"user": f"@input.{part.place}"},
+            {"text": f"Receipt for @{{input.{part.place}}}", "mail": "Grace", "copies": 2},
+        ]
+        saved = await on_recordings.save(one.access, "default", "s1", "receipt", "ada", accept=[whole.key])
+        assert saved.version == "1.0.0"
+        kept = msgspec.json.decode((await on_catalog.version(one.access, "default", "receipt")).canonical)
+        assert kept["steps"][1]["with"]["text"] == text, "what was not accepted stays"
+        with pytest.raises(BadValue, match="suggestions of the recording: get_user_1/user"):
+            await on_recordings.definition(one.access, "default", "s1", "receipt", accept=["echo_1/nothing"])
 
 
 async def test_a_recording_is_saved_as_a_draft_and_as_versions() -> None:

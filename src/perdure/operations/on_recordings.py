@@ -1,5 +1,6 @@
 """Operations on recordings: somebody calls tools one by one, and a definition is made of the calls."""
 
+import asyncio
 from typing import Any
 from uuid import uuid4
 
@@ -8,13 +9,15 @@ import msgspec
 from perdure.code.declarations import checked_name
 from perdure.core import values
 from perdure.core.operations import RECORDING_WORKFLOW
+from perdure.definitions.format.definition_findings import joined_pointer
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.recording import recording_catalog, recording_requests
-from perdure.recording.recorded_definition import DefinitionOptions, StepOrder
+from perdure.recording.recorded_definition import DefinitionOptions, StepOrder, recording_suggestions
 from perdure.recording.recording_catalog import RecordedDocument
 from perdure.recording.recording_messages import CallRequest, ToolCallFailed, ToolPreset
 from perdure.recording.recording_requests import recording_key, recording_start
 from perdure.recording.recording_view import RecordedCall, RecordingView
+from perdure.recording.suggestions import FoundReference
 from perdure.service import execution_operations, queries
 from perdure.service.catalog import CatalogDefinition
 from perdure.service.catalog_changes import Edit
@@ -70,6 +73,64 @@ class ToolCallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     is_preset: bool
     content: list[dict[str, Any]]
     structured_content: Any = None
+
+
+class OtherReference(msgspec.Struct, frozen=True, kw_only=True):
+    """Another place from which a literal may have come, and how sure that is."""
+
+    reference: str
+    confidence: float
+
+
+class SuggestedReference(msgspec.Struct, frozen=True, kw_only=True):
+    """A reference that a literal in the arguments of a call may have been. `key` names it where it is accepted.
+
+    It is in the arguments of the step `call` at the JSON pointer `path`; with a `span`, it is that part of the text there. `literal` is what is there, and
+    `reference` where it may have come from, which is `place` in `source`: a step, or ``input``. If it `is_proposed`, the input gets a parameter. `expression`
+    is the CEL that converts the value, empty if none is needed. `confidence` is between 0 and 1; from a fixed one on, it counts as `found`.
+    """
+
+    key: str
+    call: str
+    path: str
+    span: tuple[int, int] | None
+    literal: Any
+    reference: str
+    source: str
+    place: str
+    expression: str
+    confidence: float
+    found: bool
+    is_proposed: bool
+    is_same: bool
+    why: str
+    alternatives: list[OtherReference]
+    more_alternatives: int
+
+
+class SuggestedLoop(msgspec.Struct, frozen=True, kw_only=True):
+    """Calls of one tool that may have been one step for each element of a list: the steps of the `calls`, the reference to the `items`, and the `step` that
+    they become. Unless it `is_whole`, the step takes more elements than the calls did. With `is_deletion`, its tool removes something.
+    """
+
+    key: str
+    calls: list[str]
+    items: str
+    count: int
+    step: dict[str, Any]
+    confidence: float
+    found: bool
+    is_whole: bool
+    is_deletion: bool
+    why: str
+
+
+class RecordingSuggestions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the literals in a recording may have been, to be accepted one by one. `is_partial` says that the recording is larger than what is read for it."""
+
+    references: list[SuggestedReference]
+    loops: list[SuggestedLoop]
+    is_partial: bool
 
 
 class PresetStep(msgspec.Struct, frozen=True):
@@ -217,20 +278,86 @@ async def end(access: StoreAccess, tenant: str, recording: str) -> None:
     await recording_requests.end_recording(access, recording_key(tenant, recording))
 
 
+async def suggestions(access: StoreAccess, tenant: str, recording: str, steps: list[str] | None = None, *, failed: bool = False) -> RecordingSuggestions:
+    """Finds what the literals in the arguments of a recording may have been: references to earlier results and to the input, and loops over lists.
+
+    `definition` and `save` take the keys of those that are accepted. `steps` and `failed` choose the calls, as there.
+
+    Raises:
+        NotFound: there is no such recording.
+        BadValue: no call is left, or a step is not one of the recording.
+    """
+    view = await recording_requests.read_recording(access, recording_key(tenant, recording))
+    options = DefinitionOptions(steps=tuple(steps or ()), failed=failed)
+    calls, found = await asyncio.to_thread(recording_suggestions, view, options)
+    arguments = {one.step: one.arguments for one in calls}
+    return RecordingSuggestions(
+        references=[_suggested(one, arguments[one.call]) for one in found.references],
+        loops=[
+            SuggestedLoop(
+                key=one.key,
+                calls=[*one.calls],
+                items=one.items,
+                count=one.count,
+                step=one.step,
+                confidence=one.confidence,
+                found=one.is_found,
+                is_whole=one.is_whole,
+                is_deletion=one.is_deletion,
+                why=one.why,
+            )
+            for one in found.loops
+        ],
+        is_partial=found.is_partial,
+    )
+
+
+def _suggested(one: FoundReference, arguments: Any) -> SuggestedReference:
+    for key in one.path:
+        arguments = arguments[key]
+    return SuggestedReference(
+        key=one.key,
+        call=one.call,
+        path=joined_pointer("", *one.path),
+        span=one.span,
+        literal=arguments if one.span is None else arguments[slice(*one.span)],
+        reference=one.reference,
+        source=one.source,
+        place=one.reference.partition(".")[2],
+        expression=one.expression,
+        confidence=one.confidence,
+        found=one.is_found,
+        is_proposed=one.is_proposed,
+        is_same=one.is_same,
+        why=one.why,
+        alternatives=[OtherReference(reference=other.reference, confidence=other.confidence) for other in one.alternatives],
+        more_alternatives=one.others,
+    )
+
+
 async def definition(
-    access: StoreAccess, tenant: str, recording: str, name: str = "", steps: list[str] | None = None, *, order: StepOrder = "recorded", failed: bool = False
+    access: StoreAccess,
+    tenant: str,
+    recording: str,
+    name: str = "",
+    steps: list[str] | None = None,
+    *,
+    order: StepOrder = "recorded",
+    failed: bool = False,
+    accept: list[str] | None = None,
 ) -> RecordedDocument:
     """Makes the definition of a recording, and says what was found in it. Nothing is stored.
 
     It has the calls with a result, or the chosen `steps`, in the order of the calls; with order ``references``, steps wait only for those that they refer to.
-    It has no value of a preset or of the input. With `failed`, it has the calls without a result as well.
+    It has no value of a preset or of the input. With `failed`, it has the calls without a result as well. What `accept` names of the `suggestions`, by their
+    keys, takes the place of literals.
 
     Raises:
         NotFound: there is no such recording.
-        BadValue: no call is left, or one can't stand in a definition.
+        BadValue: no call is left, one can't stand in a definition, or what is accepted is not suggested or contradicts itself.
         BadName: no slug can be made of the name.
     """
-    options = DefinitionOptions(steps=tuple(steps or ()), order=order, failed=failed)
+    options = DefinitionOptions(steps=tuple(steps or ()), order=order, failed=failed, accept=tuple(accept or ()))
     return await recording_catalog.preview_definition(access, tenant, recording, name or recording, options)
 
 
@@ -244,6 +371,7 @@ async def save(
     *,
     order: StepOrder = "recorded",
     failed: bool = False,
+    accept: list[str] | None = None,
     draft: bool = False,
     note: str = "",
     revision: int | None = None,
@@ -252,11 +380,11 @@ async def save(
 
     Raises:
         NotFound: there is no such recording.
-        BadValue: no call is left, or one can't stand in a definition.
+        BadValue: no call is left, one can't stand in a definition, or what is accepted is not suggested or contradicts itself.
         BadDefinition: the document is not valid; the error has all findings.
         StaleRecord: the definition is not at the revision.
         DefinitionOwned: a watched file has the definition.
         BadName: the slug or the author is not valid.
     """
-    options = DefinitionOptions(steps=tuple(steps or ()), order=order, failed=failed)
+    options = DefinitionOptions(steps=tuple(steps or ()), order=order, failed=failed, accept=tuple(accept or ()))
     return await recording_catalog.save_definition(access, tenant, recording, slug, Edit(author, note, revision), options, is_draft=draft)

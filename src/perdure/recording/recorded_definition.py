@@ -1,32 +1,39 @@
 """Makes a definition of a recording: its calls become the steps, its references stay, and ``@input`` becomes the input.
 
-A definition has no value of a preset, nor of the input of the recording. What a call referred to is a reference in it, and everything else that it was given
-is a literal. Its steps are in the order of the calls by default: of two calls whose values have nothing to do with each other, the second may still need
-what the first has done, such as a file that was written and is then read.
+A definition has no value of a preset, nor of the input of the recording. What a call referred to is a reference in it, and so is what was accepted of the
+suggestions; everything else that it was given is a literal. Its steps are in the order of the calls by default: of two calls whose values have nothing to do
+with each other, the second may still need what the first has done, such as a file that was written and is then read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from perdure.core.errors import BadValue
-from perdure.recording.recorded_arguments import kept_reference, literal_text, references_of
+from perdure.recording.accepted_references import AcceptedCall, accepted
+from perdure.recording.found_references import found_references
+from perdure.recording.literal_calls import LiteralCall, literal_calls
+from perdure.recording.recorded_arguments import references_of
 from perdure.recording.recording_view import RecordedCall, RecordingView
+from perdure.recording.suggestions import FoundLoop, FoundReference, Suggestions
 
 StepOrder = Literal["recorded", "references"]
 """What orders the steps: the order of the calls, or only the references between them."""
 
 RESERVED_KEYS = frozenset(("@secret", "@text"))
-LITERALS = "literals"
 
 
 class DefinitionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a definition is made: with the `steps` that are named (empty: all that have a result), in which `order`, and with calls that have `failed` or not."""
+    """How a definition is made: with the `steps` that are named (empty: all that have a result), in which `order`, and with calls that have `failed` or not.
+
+    `accept` has the keys of the suggestions that are put in place of literals.
+    """
 
     steps: tuple[str, ...] = ()
     order: StepOrder = "recorded"
     failed: bool = False
+    accept: tuple[str, ...] = ()
 
 
 NO_OPTIONS = DefinitionOptions()
@@ -36,21 +43,46 @@ def recorded_definition(recording: RecordingView, name: str, options: Definition
     """Returns a document with the calls of a recording as its steps.
 
     Raises:
-        BadValue: no call is left, a step is not one of the recording, or a value can't stand in a definition.
+        BadValue: no call is left, a step or an accepted suggestion is not one of the recording, suggestions contradict each other, or a value can't stand in
+            a definition.
     """
     chosen = _chosen_calls(recording, options)
-    writer = _StepWriter(frozenset(call.step for call in chosen))
-    steps = [writer.step(call) for call in chosen]
+    _expect_writable(chosen)
+    suggestions = _accepted_suggestions(recording, chosen, options.accept)
+    try:
+        made = accepted(literal_calls(chosen), suggestions)
+    except ValueError as error:
+        raise BadValue("accept", ", ".join(options.accept), f"suggestions that go together: {error}") from None
     document: dict[str, Any] = {"perdure": 1, "name": name}
     if description or recording.title:
         document["description"] = description or recording.title
-    if inputs := _input_schema(chosen, recording.input):
+    if inputs := _input_schema(chosen, suggestions, recording.input):
         document["input"] = inputs
-    if writer.literals:
-        document["vars"] = {LITERALS: writer.literals}
     if options.order == "recorded":
         document["order"] = "listed"
-    return {**document, "steps": steps}
+    return {**document, "steps": [_step(one) for one in made]}
+
+
+def recording_suggestions(recording: RecordingView, options: DefinitionOptions = NO_OPTIONS) -> tuple[list[LiteralCall], Suggestions]:
+    """Returns the calls of which a definition would be made, and the references and loops that their arguments may have been.
+
+    Raises:
+        BadValue: no call is left, or a step is not one of the recording.
+    """
+    calls = literal_calls(_chosen_calls(recording, options))
+    return calls, found_references(calls, recording.input)
+
+
+def _accepted_suggestions(recording: RecordingView, chosen: Sequence[RecordedCall], keys: Sequence[str]) -> list[FoundReference | FoundLoop]:
+    if not keys:
+        return []
+    found = found_references(literal_calls(chosen), recording.input)
+    known: dict[str, FoundReference | FoundLoop] = {one.key: one for one in found.references}
+    known |= {one.key: one for one in found.loops}
+    for key in keys:
+        if key not in known:
+            raise BadValue("accept", key, f"suggestions of the recording: {', '.join([*known][:20]) or 'it has none'}")
+    return [known[key] for key in dict.fromkeys(keys)]
 
 
 def _chosen_calls(recording: RecordingView, options: DefinitionOptions) -> list[RecordedCall]:
@@ -64,14 +96,52 @@ def _chosen_calls(recording: RecordingView, options: DefinitionOptions) -> list[
     return chosen
 
 
-def _input_schema(calls: Sequence[RecordedCall], given: Mapping[str, Any]) -> dict[str, Any]:
+def _expect_writable(calls: Sequence[RecordedCall]) -> None:
+    """Checks that calls can be the steps of a definition.
+
+    Raises:
+        BadValue: one refers to a call that is not among them, or has a key that no definition may have.
+    """
+    steps = {call.step for call in calls}
+    for call in calls:
+        for reference in references_of(call.arguments):
+            if reference.root == "step" and reference.step not in steps:
+                raise BadValue("steps", call.step, f"chosen together with {reference.step}, whose result it takes")
+        if reserved := RESERVED_KEYS.intersection(_keys(call.arguments)):
+            raise BadValue("an argument", min(reserved), "without a key that marks secrets, which a definition may not have: leave the step out")
+
+
+def _keys(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            yield from value
+            for one in value.values():
+                yield from _keys(one)
+        case list():
+            for one in value:
+                yield from _keys(one)
+
+
+def _step(one: AcceptedCall) -> dict[str, Any]:
+    each = {} if one.each is None else {"each": one.each}
+    return {"id": one.step, **each, "tool": one.tool, **({"with": one.arguments} if one.arguments else {})}
+
+
+def _input_schema(calls: Sequence[RecordedCall], suggestions: Iterable[FoundReference | FoundLoop], given: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs that are referred to, each with the type of the value that it had in the recording."""
+    known = dict(given)
     names: dict[str, None] = {}
     for call in calls:
         for reference in references_of(call.arguments):
             if reference.root == "input":
                 names.update(dict.fromkeys(given) if not reference.path else {str(reference.path[0]): None})
-    return {name: _type_of(given[name]) if name in given else {} for name in names}
+    for one in suggestions:
+        for source, place in [(one.source, one.place), *((use.source, use.place) for use in (one.uses if isinstance(one, FoundLoop) else ()))]:
+            if source == "input" and place:
+                names[str(place[0])] = None
+        if isinstance(one, FoundReference) and one.is_proposed:
+            known[str(one.place[0])] = one.value
+    return {name: _type_of(known[name]) if name in known else {} for name in names}
 
 
 def _type_of(value: Any) -> dict[str, Any]:
@@ -89,40 +159,3 @@ def _type_of(value: Any) -> dict[str, Any]:
         case dict():
             return {"type": "object"}
     return {}
-
-
-class _StepWriter:
-    """Writes calls as steps. `literals` are values that can't stand in the arguments of a step as they are, by name."""
-
-    def __init__(self, steps: frozenset[str]) -> None:
-        self._steps = steps
-        self.literals: dict[str, Any] = {}
-
-    def step(self, call: RecordedCall) -> dict[str, Any]:
-        """Returns the step of a call."""
-        for reference in references_of(call.arguments):
-            if reference.root == "step" and reference.step not in self._steps:
-                raise BadValue("steps", call.step, f"chosen together with {reference.step}, whose result it takes")
-        arguments = {name: self._value(value) for name, value in call.arguments.items()}
-        return {"id": call.step, "tool": call.tool, **({"with": arguments} if arguments else {})}
-
-    def _value(self, value: Any) -> Any:
-        match value:
-            case str():
-                return value if kept_reference(value) is not None else written_literal(literal_text(value))
-            case list():
-                return [self._value(one) for one in value]
-            case {"expr": str(text)} if len(value) == 1 and not text.startswith("@"):
-                self.literals[name := f"literal_{len(self.literals) + 1}"] = text
-                return {"expr": f"@vars.{LITERALS}.{name}"}
-            case dict():
-                if reserved := RESERVED_KEYS & value.keys():
-                    raise BadValue("an argument", min(reserved), "without a key that marks secrets, which a definition may not have: leave the step out")
-                return {key: self._value(one) for key, one in value.items()}
-        return value
-
-
-def written_literal(text: str) -> str:
-    """Returns a text as a definition says it, so that nothing in it is a reference."""
-    needs_marks = text.startswith("@") or "@@" in text or "@{" in text
-    return text.replace("@", "@@") if needs_marks else text

@@ -1,5 +1,7 @@
 """Keeps the definition that is made of a recording in the catalog: as a version, or as a draft that is edited further."""
 
+import asyncio
+
 import msgspec
 
 from perdure.core.errors import NotFound
@@ -21,7 +23,7 @@ async def preview_definition(access: StoreAccess, tenant: str, recording: str, n
         BadName: no slug can be made of the name.
     """
     view = await read_recording(access, recording_key(tenant, recording))
-    document = recorded_definition(view, name, options)
+    document = await asyncio.to_thread(recorded_definition, view, name, options)
     raw = msgspec.json.encode(document)
     return RecordedDocument(raw, document_as_yaml(document), await catalog.preview_document(access, tenant, raw))
 
@@ -46,7 +48,7 @@ async def save_definition(
         StaleRecord, DefinitionOwned, BadName: see `perdure.service.catalog`.
     """
     view = await read_recording(access, recording_key(tenant, recording))
-    document = recorded_definition(view, slug, options)
+    document = await asyncio.to_thread(recorded_definition, view, slug, options)
     if is_draft:
         return await catalog.save_draft(access, tenant, slug, document_as_yaml(document).encode(), edit)
     raw = msgspec.json.encode(document)
