@@ -18,9 +18,10 @@ from perdure.definitions.kinds.agents.agent_workflow import perform_agent_task
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 from perdure.definitions.kinds.deployment import NOTHING_MORE, Deployment
 from perdure.definitions.kinds.kind_registry import KindRegistry
+from perdure.definitions.kinds.models.model_messages import Attachment
 from perdure.workflow_function import Workflow
 
-__all__ = ["Agent", "AgentTask", "Budget"]
+__all__ = ["Agent", "AgentTask", "Attachment", "Budget"]
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -8,7 +8,7 @@ from perdure.code.durations import duration_seconds
 from perdure.core import error_codes
 from perdure.core.errors import Fatal
 from perdure.definitions.graph.ir import RetryOptions
-from perdure.definitions.kinds.models.model_messages import ModelUsage
+from perdure.definitions.kinds.models.model_messages import Attachment, ModelUsage
 
 CALLS_MAX = 25
 """The default limit of model calls."""
@@ -114,6 +114,7 @@ class ApiSource(msgspec.Struct, frozen=True, omit_defaults=True):
 class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """A task for an agent. Fields that are left out keep the agent's defaults; a fork with another task can change the model or raise the budget.
 
+    `attachments` are images and files for the model.
     `input` is data for the prompt; `context` holds previews of earlier results by step id. `tools` restricts the agent's tools, `apis` are further ones.
     `choose` is a closed list of next steps, of which the answer names at least one (or none, if `may_choose_none`). With `listens`, the agent reads messages
     while it works; a `session` only answers messages. `step` and `version` name the step of the definition that asks. `retry` is the retry policy of model
@@ -122,6 +123,7 @@ class AgentTask(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     prompt: str = ""
     retry: RetryOptions | None = None
+    attachments: tuple[Attachment, ...] = ()
     input: Any = None
     context: dict[str, Any] | None = None
     model: str = ""

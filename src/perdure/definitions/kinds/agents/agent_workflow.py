@@ -37,6 +37,7 @@ from perdure.definitions.kinds.agents.agent_conversation import (
 from perdure.definitions.kinds.agents.agent_profile import AgentProfile, ask_model
 from perdure.definitions.kinds.agents.agent_task import EXCEEDED, AgentResult, AgentTask, SpentBudget, ToolUse, budget_exceeded, check_tool_budget
 from perdure.definitions.kinds.agents.agent_tools import UNAUTHORIZED_MAX, AgentTool, CountedTool, ToolCallVerdict, judge_tool_call, object_schema
+from perdure.definitions.kinds.agents.attachments import parse_result
 from perdure.definitions.kinds.agents.built_in_tools import ToolContext
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ToolCall
@@ -194,7 +195,7 @@ class _Agent:
             self.mailbox.open()
         result = AgentResult()
         if not self.task.session:
-            self.conversation.say(ChatMessage("user", task_prompt(self.task)))
+            self.conversation.say(ChatMessage("user", task_prompt(self.task), attachments=self.task.attachments))
             result = await self._replied()
         while self.mailbox is not None and await self.mailbox.more(wait=self.task.session):
             self._take_in()
@@ -355,7 +356,8 @@ class _Agent:
                     self.handed_over.append(value)
                 if verdict.counted is not None:
                     record_composite_use(ctx, verdict.counted)
-                return ChatMessage("tool", model_text(value, RESULT_CHARACTERS_MAX), call_id=call.id, name=call.name)
+                told = parse_result(value)
+                return ChatMessage("tool", model_text(told.value, RESULT_CHARACTERS_MAX), call_id=call.id, name=call.name, attachments=told.attachments)
             case Failure(kind, attempts, error):
                 if kind == "interrupted":
                     return _failed(call, f"interrupted: it is not known whether it happened ({error.message})")

@@ -27,6 +27,14 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
     args: dict[str, Any] = {}
 
 
+class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An image, or another file that models read, such as a PDF: its media type, its content, and the name under which they are told of it."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
 class ThinkingBlock(msgspec.Struct, frozen=True, omit_defaults=True):
     """A part of what a model thought before it answered. Only the provider that wrote it gets it back, unchanged, with the `id` and the `signature` by which
     it recognizes it. `calls_before` tool calls of the answer come before it, and with `after_text` the text does.
@@ -42,8 +50,8 @@ class ThinkingBlock(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation. An assistant's may ask for tools (`calls`), and have what it thought before; a tool's is the result of the call `call_id`,
-    `is_error` if it failed.
+    """One message of a conversation, with images and files unless it is an assistant's. An assistant's may ask for tools (`calls`), and have what it thought
+    before; a tool's is the result of the call `call_id`, `is_error` if it failed.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -53,6 +61,7 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     is_error: bool = False
     thinking: tuple[ThinkingBlock, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
 
 
 class ModelUsage(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -69,11 +69,13 @@ def provider_messages(request: ChatRequest, provider: str) -> list[ModelMessage]
 
 
 def _part(message: ChatMessage, names: Mapping[str, str]) -> ModelRequestPart:
-    from pydantic_ai.messages import ToolReturnPart, UserPromptPart
+    from pydantic_ai.messages import BinaryContent, ToolReturnPart, UserPromptPart
 
+    files = [BinaryContent(one.data, media_type=one.media_type) for one in message.attachments]
     if message.role == "user":
-        return UserPromptPart(message.text)
-    return ToolReturnPart(names[message.name], untrusted(message.text), message.call_id, outcome="failed" if message.is_error else "success")
+        return UserPromptPart([message.text, *files] if files else message.text)
+    told = untrusted(message.text)
+    return ToolReturnPart(names[message.name], [told, *files] if files else told, message.call_id, outcome="failed" if message.is_error else "success")
 
 
 def _answered(message: ChatMessage, names: Mapping[str, str], provider: str) -> list[ModelResponsePart]:
