@@ -1515,6 +1515,43 @@ GUARDS = (
     ),
     Guard("a session ends with its key", "service.sessions:SessionVerifier.session", without("expect_valid"), suite("service/test_sessions.py", "memory")),
     Guard("an audit entry is not changed", "service.audit:AuditedStore._with_entry", never("AUDIT_ENTRIES"), suite("service/test_audit.py", "memory")),
+    Guard(
+        "a decision on an approval has an entry with the key that gave it",
+        "service.audit:_message_name",
+        never("APPROVAL_WORKFLOW"),
+        suite("api/test_audit_of_operations.py", "a_decision_has_an_entry"),
+    ),
+    # The MCP server.
+    Guard(
+        "a caller sees the tools that they may call, and no others",
+        "mcp_server.tool_service:ToolService.tools",
+        always("caller.get('operations') is None"),
+        suite("mcp_server/test_tool_service.py", "each_role_sees"),
+    ),
+    Guard(
+        "what code prints is not sent to the client",
+        "mcp_server.stdio_server:take_standard_streams",
+        without("os.dup2(2, 1)"),
+        suite("mcp_server/test_stdio_server.py", "decides_and_reads"),
+    ),
+    Guard(
+        "a call of a tool is one of the same caller",
+        "mcp_server.operation_requests:RequestsInProcess.__init__",
+        Instead("name in CARRIED_HEADERS", "name == b'host'"),
+        suite("mcp_server/test_tool_service.py", "audit_says"),
+    ),
+    Guard(
+        "a request for the endpoint needs a key",
+        "api.api_app:ApiApp._answer_at_endpoint",
+        Instead("await self._authenticate(request)", "Caller('default', 'anybody', frozenset())"),
+        suite("mcp_server/test_mcp_endpoint.py", "without_a_valid_key"),
+    ),
+    Guard(
+        "the `next` of a list that was cut is not shown, since it leads behind what is not shown",
+        "mcp_server.tool_service:ToolService.call",
+        never("'/items'"),
+        suite("mcp_server/test_tool_service.py", "long_list_is_cut"),
+    ),
     Guard("a token is signed by an algorithm that is accepted", "service.oidc:OidcVerifier._verified", never("ALGORITHMS"), suite("service/test_oidc.py")),
     Guard(
         "a token is for this service", "service.oidc:OidcVerifier._verified", Instead("list(self.settings.audiences)", "None"), suite("service/test_oidc.py")

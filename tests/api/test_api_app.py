@@ -46,6 +46,21 @@ def test_no_two_paths_differ_only_in_the_names_of_their_parameters() -> None:
     assert len({re.sub(r"\{\w+\}", "{}", path) for path in paths}) == len(paths)
 
 
+async def test_all_arguments_of_an_operation_may_be_posted_as_json_by_its_name(api: Api) -> None:
+    started = await api("POST", "/api/call/executions.start", {"workflow": "calc", "id": "o/1", "input": {"a": 3, "b": 4}})
+    assert started.status == 201
+    result = await api("POST", "/api/call/executions.result", {"workflow": "calc", "id": "o/1", "waitSeconds": 10})
+    assert result.json["value"] == 7
+    events = await api("POST", "/api/call/executions.events", {"workflow": "calc", "id": "o/1", "after": 1})
+    assert events.json["items"] and events.json["next"] >= events.json["items"][-1]["id"]
+    for body, where in (({"id": "o/1"}, "/workflow"), ({"workflow": "calc"}, "/id"), ({"workflow": 5, "id": "o/1"}, "/workflow"), ([], "body")):
+        refused = await api("POST", "/api/call/executions.read", body)
+        assert refused.status in (400, 422) and refused.json["where"] == where, refused
+    unknown = await api("POST", "/api/call/executions.read", {"workflow": "calc", "id": "o/1", "more": 1})
+    assert (unknown.status, unknown.json["where"]) == (422, "/more")
+    assert (await api("POST", "/api/call/no.such", {})).status == 404
+
+
 async def test_a_method_that_is_not_allowed_is_answered_with_those_of_the_most_specific_path(api: Api) -> None:
     answer = await api("DELETE", "/api/workflows/sync")
     assert (answer.status, answer.headers["allow"]) == (405, "POST")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -100,6 +101,23 @@ async def test_the_tools_of_a_server_are_those_of_the_key(tmp_path: Path) -> Non
             assert (await client.call_tool("list_executions", {})).is_error
         async with stdio(tmp_path, "--server", server.url, "--tenant", "other", PERDURE_DB="", PERDURE_TOKEN=admin) as client:
             assert (await client.call_tool("list_executions", {})).structured_content["code"] == "forbidden"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--server", "http://127.0.0.1:9", str(SHOP)], "the engines of the server run what is started; leave targets out"),
+        (["--server", "http://127.0.0.1:9", "--no-engine"], "leave --no-engine out"),
+        (["--server", "ftp://example.com"], "the URL of a server"),
+        (["--no-engine", "--queue", "mails"], "--no-engine performs no steps of queues"),
+        (["no_such_file.py"], "no_such_file.py"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_on_standard_error(tmp_path: Path, words: list[str], said: str) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+    command = [sys.executable, "-m", "perdure.cli", "mcp", *words]
+    done = subprocess.run(command, cwd=tmp_path, env={**kept, "PYTHONWARNINGS": ""}, input="", capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0 and done.stdout == "" and said in " ".join(done.stderr.split()), done.stderr
 
 
 # As a program that is killed, or that gets nonsense

@@ -15,7 +15,10 @@ CAREFUL: Headers = (
 )
 PREFLIGHT: Headers = (
     (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
-    (b"access-control-allow-headers", b"Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, X-Perdure-Tenant"),
+    (
+        b"access-control-allow-headers",
+        b"Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, X-Perdure-Tenant, Mcp-Protocol-Version, Mcp-Method, Mcp-Name",
+    ),
     (b"access-control-max-age", b"600"),
 )
 EXPOSED: Headers = ((b"access-control-expose-headers", b"ETag, Location, Retry-After"),)
