@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from perdure.cli.command_list import root
 from perdure.fake_llm import Fake, models_yaml, serving_aside
-from tests.cli.shell import Shell
+from tests.cli.serve_process import new_key, serving
+from tests.cli.shell import Said, Shell
 
 NEW = """\
 perdure: 1
@@ -160,3 +164,32 @@ def test_a_command_that_is_killed_in_a_turn_continues_there(shell: Shell, turn: 
     assert "found perdure.propose/one" in said.err
     assert len(shell.ok("proposal ls -o ids").splitlines()) == 1
     assert len(fake.requests) <= TURNS + 1, "only the call in flight was made again"
+
+
+@pytest.mark.slow
+def test_on_a_server_an_engine_there_works_for_whoever_asks_who_does_not_review_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = shell.directory
+    roles = {"viewer": ("viewer",), "operator": ("viewer", "operator"), "author": ("viewer", "operator", "author")}
+    keys = {name: new_key(directory, *(part for role in having for part in ("--role", role))) for name, having in roles.items()}
+    admin = new_key(directory)
+    with served(shell, greeting()) as (_, file), serving(directory, "--models", str(file), "--no-console") as process:
+
+        def run(role: str, words: str, stdin: str = "") -> Said:
+            monkeypatch.setenv("PERDURE_TOKEN", admin if role == "admin" else keys[role])
+            result = CliRunner().invoke(root, ["--server", process.url, *shlex.split(words)], input=stdin, prog_name="perdure")
+            return Said(result.exit_code, result.stdout, result.stderr)
+
+        for role, needs in (("viewer", "operator"), ("operator", "author")):
+            refused = run(role, "propose --words 'Greet somebody'")
+            assert refused.code == 46 and f"needs the role {needs}" in refused.err, refused
+        said = run("author", "propose --words 'Greet somebody' --json")
+        assert said.code == 0, said.err
+        found = json.loads(said.out)
+        id = found["proposal"]["id"]
+        assert (found["proposal"]["proposed_by"], found["proposal"]["model"]) == (found["agent"]["asked_by"], "default")
+        own = run("author", f"proposal review {id} --approve")
+        assert own.code == 46 and "may not review this proposal" in own.err
+        assert "is approved" in run("admin", f"proposal review {id} --approve").out
+        assert process.request("GET", f"/api/proposal-agents/{found['agent']['id']}", key=keys["viewer"]).json["proposal"] == id
+        started = process.request("POST", "/api/executions", {"workflow": "perdure.propose", "input": [{"words": "x"}]}, key=keys["author"])
+        assert (started.status, started.json["code"]) == (403, "forbidden"), "nobody begins one but by the operation, which says who has asked"

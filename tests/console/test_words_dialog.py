@@ -66,3 +66,10 @@ async def test_what_is_refused_is_said_and_the_words_stay(watched: Watched, shop
     await button(dialog(page), "Write a proposal").click()
     await expect(dialog(page).get_by_text("does not allow proposals")).to_be_visible()
     await expect(dialog(page).get_by_label("What should be different?")).to_have_value("Twice a day")
+
+
+async def test_the_editor_offers_words_for_what_is_published_alone(page: Page, shop: Shop) -> None:
+    await go(page, shop, "/workflows/discounts/edit")
+    await button(page, "More actions").click()
+    await page.get_by_role("menuitem", name="Change with words…").click()
+    await expect(dialog(page).get_by_role("heading", name="Change discounts with words")).to_be_visible()

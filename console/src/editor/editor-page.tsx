@@ -12,6 +12,7 @@ import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { Page } from "@/parts/page";
 import { useSettledValue } from "@/parts/settled-value";
 import { TimeText } from "@/parts/time-text";
+import { WordsDialog } from "@/proposals/words-dialog";
 import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { useShortcut } from "@/shell/shortcuts";
@@ -49,7 +50,7 @@ export function EditorPage() {
   );
 }
 
-type Shown = "" | "publish" | "try" | "discard";
+type Shown = "" | "publish" | "try" | "discard" | "words";
 type ViewName = "canvas" | "form" | "text";
 const VIEW_TITLES: Record<ViewName, string> = { canvas: "Canvas", form: "Form", text: "Text" };
 const WIDE = "(min-width: 1100px)";
@@ -72,6 +73,7 @@ function Editor({ opened: first }: { opened: OpenedText }) {
   const view = useView();
   const navigate = useNavigate();
   const role = useRefusal("author");
+  const operator = useRefusal("operator");
   const owner = opened.definition?.owner ?? "";
   const readOnly = owner ? `The file ${owner} has this definition; it is changed there` : role;
   const isDirty = state.text !== opened.text;
@@ -290,6 +292,11 @@ function Editor({ opened: first }: { opened: OpenedText }) {
             items={[
               { title: "Go to the workflow", onChoose: () => void navigate({ to: "/workflows/$slug", params: { slug } }), refusal: opened.definition ? "" : "It is not saved yet" },
               { title: "Try it on a past execution", onChoose: () => show("try"), refusal: opened.definition ? "" : "It is not saved yet" },
+              {
+                title: "Change with words…",
+                onChoose: () => show("words"),
+                refusal: operator || (opened.definition?.version ? (isDirty || opened.definition.hasDraft ? "A model changes the version that is published; publish or discard the draft first" : "") : "It has no version yet"),
+              },
               { title: "Discard the draft", danger: true, onChoose: () => show("discard"), refusal: readOnly || (opened.definition?.hasDraft ? "" : "There is no draft") },
             ]}
           />
@@ -338,6 +345,7 @@ function Editor({ opened: first }: { opened: OpenedText }) {
       </div>
       {shown === "publish" && <PublishDialog slug={slug} text={state.text} definition={opened.definition} onPublish={publish} onClose={() => show("")} />}
       {shown === "try" && <TryDialog slug={slug} text={state.text} step={state.read?.tree.byId.has(selected) ? selected : ""} onClose={() => show("")} />}
+      {shown === "words" && <WordsDialog slug={slug} onClose={() => show("")} />}
       {shown === "discard" && (
         <Dialog
           title="Discard the draft"

@@ -30,6 +30,7 @@ export function WorkflowListPage() {
   const view = useView();
   const navigate = useNavigate();
   const author = useRefusal("author");
+  const operator = useRefusal("operator");
   const [isImporting, setImporting] = useState(false);
   const [isDescribing, setDescribing] = useState(false);
   const search = useRef<HTMLInputElement>(null);
@@ -61,7 +62,7 @@ export function WorkflowListPage() {
           <Button look="main" refusal={author} onClick={() => setImporting(true)}>
             Import…
           </Button>
-          <Button refusal={author} onClick={() => setDescribing(true)}>
+          <Button refusal={author || operator} onClick={() => setDescribing(true)}>
             Describe a workflow…
           </Button>
         </>

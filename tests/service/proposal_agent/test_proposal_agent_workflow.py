@@ -9,7 +9,7 @@ from perdure.core.operations import PROPOSAL_AGENT_WORKFLOW
 from perdure.core.paths import Key
 from perdure.definitions.kinds.models.untrusted_text import untrusted
 from perdure.operations import on_execution_changes, on_proposals
-from perdure.service import catalog
+from perdure.service import catalog, replay_checks
 from perdure.service.audit import AuditFilter, list_entries
 from perdure.service.catalog_changes import Edit
 from perdure.service.definition_starts import catalog_start
@@ -17,6 +17,7 @@ from perdure.service.execution_operations import StartRequest, start_execution
 from perdure.service.proposals.proposal_details import list_proposals
 from perdure.service.queries import ExecutionFilter, list_executions
 from perdure.service.store_access import StoreAccess
+from perdure.stores.protocol import HeadFilter
 from perdure.sync_client import AsyncClient
 from tests.definitions.kinds.agents.scripted_model import ModelScript
 from tests.runtime.cluster import Cluster
@@ -345,3 +346,12 @@ async def test_an_owned_definition_takes_no_proposals_of_agents(c: Cluster, clie
     _ = await catalog.create_definition(StoreAccess(c.store), T, PRESENT.encode(), Edit("ada", file="flows/invoice.yaml"))
     with pytest.raises(DefinitionOwned):
         _ = await start(c, "Change it", "invoice")
+
+
+@virtually
+async def test_its_log_replays_in_a_process_without_models_and_tools(c: Cluster, client: AsyncClient) -> None:
+    found = await worked(c, ModelScript(write(NEW.replace("set:", "sett:")), write(NEW), [("look_up", {"query": "set"})], FILE), "Greet somebody")
+    assert found.proposal
+    heads = await c.store.heads(HeadFilter(workflow=PROPOSAL_AGENT_WORKFLOW, limit=1))
+    checks = [one async for one in replay_checks.check_executions(c.store, replay_checks.workflows_by_name([]), heads)]
+    assert [(one.key, one.verdict) for one in checks] == [(found.key, "fits")]
