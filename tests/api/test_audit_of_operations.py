@@ -26,6 +26,7 @@ IN_THE_LOG = {
     "notifications.try_rule",
     *("catalog.start_document", "approvals.vote", "approvals.delegate", "approvals.vote_by_link"),
     *("approvals.complete", "approvals.fail", "approvals.heartbeat"),
+    "proposals.start_agent",
     *("executions.start_bulk", "deliveries.replay", "deliveries.replay_many", "deliveries.send_sample"),
 }
 """Operations that start executions or send messages to them: their logs have these. For approvals, see the test of decisions."""
