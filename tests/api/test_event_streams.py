@@ -13,8 +13,10 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from perdure import App, Context, Signal, workflow
+from perdure import App, AsyncClient, Context, Signal, workflow
 from perdure.api import event_streams
+from perdure.code.step_environment import StepInfo
+from perdure.definitions.kinds.models.live_text_writer import LiveTextWriter
 from perdure.tasks import http_connections
 from tests.api.api_setup import api_on_a_port
 from tests.tasks.worker_setup import program
@@ -216,3 +218,33 @@ async def test_a_stream_of_a_tenant_follows_what_it_watches_in_the_engine_that_w
                 if line.startswith(b"data: "):
                     versions.append(json.loads(line[6:])["execution"]["version"])
         assert len(versions) >= 4 and versions == sorted(set(versions))
+
+
+@pytest.mark.slow
+async def test_live_text_is_streamed_over_http_and_a_reader_goes_on_where_its_connection_broke(tmp_path: Path) -> None:
+    """A reader that comes back gets again what is there, with larger numbers; each piece says where it belongs."""
+
+    async def next_text(reader: asyncio.StreamReader) -> dict[str, object]:
+        while not (line := await reader.readuntil(b"\n")).startswith(b"data: "):
+            pass
+        found: dict[str, object] = json.loads(line.removeprefix(b"data: "))
+        return found
+
+    async with served(tmp_path) as (app, url):
+        handle = await app.client.start(talk.with_(id="t"))
+        store, info = app.client._access.on_store("a test").store, StepInfo(handle.key, (("model", 1),), 1)
+        writer = LiveTextWriter(store, info, (await store.store_time()).now_s + 60)
+        writer.write("Once upon ")
+        await writer.flush()
+        async with opened(url, "/api/executions/talk/t/live-text") as reader:
+            first = await next_text(reader)
+        assert (first["text"], first["offset"], first["isComplete"]) == ("Once upon ", 0, False)
+        writer.write("a time")
+        await writer.flush(is_complete=True)
+        async with opened(url, "/api/executions/talk/t/live-text", after=int(str(first["number"]))) as reader:
+            again = await next_text(reader)
+        assert (again["text"], again["offset"], again["isComplete"]) == ("Once upon a time", 0, True) and int(str(again["number"])) > int(str(first["number"]))
+        async with AsyncClient(url) as client:
+            remote = [one async for one in (await client.get("t", talk)).live_text(follow=False)]
+            assert [(one.path, one.text, one.is_complete) for one in remote] == [("model", "Once upon a time", True)]
+        await handle.cancel()
