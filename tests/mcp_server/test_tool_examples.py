@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from perdure.mcp_server.model_tools import ModelTool
 from perdure.mcp_server.tool_service import ToolService
 from perdure.service.people.inbox import InboxFilter
 from tests.mcp_server.mcp_setup import INVOICE, Tools, mcp_service, tools_of
+from tests.recording.recorder import recorder
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +40,10 @@ TRIGGERED = {**INVOICE, "triggers": [{"schedule": {"cron": "0 0 1 1 *"}}]}
 
 
 @pytest.fixture
-async def tools(tmp_path: Path) -> AsyncIterator[Tools]:
-    async with mcp_service(tmp_path) as service:
+async def tools(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Tools]:
+    async with mcp_service(tmp_path) as service, AsyncExitStack() as opened:
+        if "recording" in request.node.callspec.id:
+            _ = await opened.enter_async_context(recorder(service.store))
         yield await tools_of(service, "admin")
 
 
@@ -47,6 +51,8 @@ async def prepared(tools: Tools, name: str) -> dict[str, Any]:
     """Makes what the example of a tool is about, and returns the arguments that have to be others than in the example, since ids and hashes are random."""
     if name in ("create_workflow", "validate_workflow", "run_document", "search_tools", "get_step_kind", "get_definition_format", "count_executions", "whoami"):
         return {}
+    if "recording" in name:
+        return await a_recording(tools, name)
     _ = await tools("create_workflow", document=TRIGGERED if "trigger" in name else INVOICE)
     match name:
         case "compare_workflow_versions" | "roll_back_workflow":
@@ -69,6 +75,16 @@ async def prepared(tools: Tools, name: str) -> dict[str, Any]:
             return {"id": (await tools("start_workflow", workflow="asks"))["approvals"][0]["id"]}
         case _:
             return await an_execution(tools, name)
+    return {}
+
+
+async def a_recording(tools: Tools, name: str) -> dict[str, Any]:
+    """Begins the recording that an example is about, with a call."""
+    if name not in ("start_recording", "list_recordings"):
+        _ = await tools("start_recording", recording="s2", input={"user": 42})
+        if name != "call_in_recording":
+            _ = await tools("call_in_recording", recording="s2", tool="shop.get_user", arguments={"id": "@input.user"})
+        return {"recording": "s2"}
     return {}
 
 

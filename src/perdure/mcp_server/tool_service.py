@@ -31,6 +31,7 @@ Perdure runs durable workflows: an execution survives crashes, waits for people 
 - To see what happened: get_execution, list_steps, get_execution_events.
 - When something failed: list_steps, then retry_execution (goes on from the failure), preset_result, fork_execution or rerun_execution.
 - To make a workflow: search_tools finds kinds of steps and tools, validate_workflow checks a document, create_workflow publishes it.
+  By doing: start_recording, call_in_recording for each call, then save_recording.
   To change one: get_workflow, then propose_workflow_change; a person applies it.
 
 A definition in YAML:

@@ -18,6 +18,7 @@ from perdure.operations import (
     on_executions,
     on_kinds,
     on_proposals,
+    on_recordings,
     on_runs,
     on_system,
     on_triggers,
@@ -430,5 +431,94 @@ PEOPLE_AND_REPAIR: tuple[ModelTool, ...] = (
 )
 """Tools for approvals, failures, triggers and the server."""
 
-TOOLS: tuple[ModelTool, ...] = (*COMPOSED_TOOLS, SEARCH_TOOLS, GET_STEP_KIND, *EXECUTIONS, *CATALOG, *PEOPLE_AND_REPAIR)
+_RECORDING = {"recording": "The id of the recording."}
+_CHOICES = {
+    **_RECORDING,
+    "steps": "Only these steps, by their names.",
+    "order": "recorded: in the order of the calls; references: each waits only for those that it refers to.",
+    "failed": "Also calls without a result.",
+    "accept": "The suggested references that are meant.",
+}
+
+RECORDINGS: tuple[ModelTool, ...] = (
+    SingleOperationTool(
+        "start_recording",
+        on_recordings.start,
+        "Starts a recording: tools that you then call in it become the steps of a workflow. A process with the tools has to run: perdure mcp --record.",
+        {"recording": "s1", "title": "greets users", "input": {"user": 42}},
+        about={
+            "recording": "The id that it gets; a random one by default.",
+            "title": "What it is about.",
+            "input": "Values that calls name as @input.x, and that are other ones in a later run.",
+            "deadlineSeconds": "End it after this time.",
+        },
+    ),
+    SingleOperationTool(
+        "call_in_recording",
+        on_recordings.call,
+        "Calls a tool of an MCP server and records the call as a step. Name earlier results as @step.field, and inputs as @input.x.",
+        {"recording": "s1", "tool": "shop.get_user", "arguments": {"id": "@input.user"}},
+        about={
+            **_RECORDING,
+            "tool": "Its full name, server.tool.",
+            "arguments": "Its arguments, with references as texts.",
+            "callId": "Any text: a repetition with the same one makes no second call.",
+        },
+    ),
+    SingleOperationTool(
+        "preset_in_recording",
+        on_recordings.preset,
+        "Gives the result of a call that is not made, as a step of the recording.",
+        {"recording": "s1", "tool": "shop.get_user", "arguments": {"id": 7}, "result": {"name": "Ada"}},
+        about={
+            **_RECORDING,
+            "result": "The result: any JSON.",
+            "step": "The step that has it, in place of a tool.",
+            "tool": "The tool that would be called, in place of a step.",
+            "arguments": "The arguments of that tool.",
+        },
+    ),
+    SingleOperationTool(
+        "set_recording_input",
+        on_recordings.set_input,
+        "Sets values that calls of a recording name as @input.x.",
+        {"recording": "s1", "input": {"user": 43}},
+        about=_RECORDING,
+    ),
+    SingleOperationTool(
+        "list_recordings",
+        on_recordings.page,
+        "Lists recordings, newest first.",
+        {"open": True},
+        preset=_PAGE,
+        about={"open": "Only those that are open, or not."},
+    ),
+    SingleOperationTool(
+        "get_recording",
+        on_recordings.read,
+        "Reads a recording: its input, and its calls with their results.",
+        {"recording": "s1"},
+        about={**_RECORDING, "after": "The number of the last call that was read."},
+    ),
+    SingleOperationTool(
+        "preview_recording",
+        on_recordings.definition,
+        "Makes the definition of a recording, and stores nothing. Findings say what is to be corrected.",
+        {"recording": "s1", "name": "greets"},
+        about={**_CHOICES, "name": "The name of the workflow."},
+    ),
+    SingleOperationTool(
+        "save_recording",
+        on_recordings.save,
+        "Publishes the definition of a recording as a workflow, or as its next version.",
+        {"recording": "s1", "slug": "greets", "note": "recorded"},
+        about={**_CHOICES, "slug": "The name by which the workflow is started.", "draft": "Keep it as a draft, in place of publishing it."},
+    ),
+    SingleOperationTool(
+        "end_recording", on_recordings.end, "Ends a recording; it can be saved after that, too.", {"recording": "s1"}, about=_RECORDING, is_destructive=True
+    ),
+)
+"""Tools to record what tools are called, and to make a workflow of it."""
+
+TOOLS: tuple[ModelTool, ...] = (*COMPOSED_TOOLS, SEARCH_TOOLS, GET_STEP_KIND, *EXECUTIONS, *CATALOG, *PEOPLE_AND_REPAIR, *RECORDINGS)
 """All tools of Perdure, in the order of the list."""
