@@ -37,6 +37,7 @@ from perdure.service.access_keys import KeyRequest, create_key
 from perdure.service.callers import Role
 from perdure.service.notifications.notification_rules import NotificationRule
 from perdure.service.triggers.trigger_records import ManualConfig, ScheduleConfig
+from tools import sample_recording
 from tools import sample_workflows as shop
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
@@ -220,7 +221,7 @@ def tools() -> list[Callable[..., Any]]:
 def sample_app(directory: Path, model_url: str, *, yesterday: bool = False) -> App:
     """The App on the database of the sample, with the code of yesterday or that of today."""
     return App(
-        shop.BEFORE if yesterday else shop.NOW,
+        [*(shop.BEFORE if yesterday else shop.NOW), sample_recording.RECORDING],
         tools=tools(),
         queues=[shop.bank, shop.mails],
         db=f"sqlite:///{directory}/{DATABASE}",
@@ -293,6 +294,7 @@ async def fill(sample: Sample, rows: int = 300) -> None:
     await _intervene(client)
     await _deliver(sample)
     await _describe_people(client)
+    await sample_recording.record_refund(client)
     await until_rest(client)
 
 

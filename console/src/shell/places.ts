@@ -1,6 +1,6 @@
 // The main places of the console: their paths, names, and the keys that go there.
 export interface Place {
-  path: "/executions" | "/approvals" | "/dead-letters" | "/workflows" | "/triggers" | "/proposals" | "/system";
+  path: "/executions" | "/approvals" | "/dead-letters" | "/workflows" | "/triggers" | "/proposals" | "/recordings" | "/system";
   name: string;
   key: string;
 }
@@ -12,5 +12,6 @@ export const PLACES: Place[] = [
   { path: "/workflows", name: "Workflows", key: "w" },
   { path: "/triggers", name: "Triggers", key: "t" },
   { path: "/proposals", name: "Proposals", key: "p" },
+  { path: "/recordings", name: "Recordings", key: "r" },
   { path: "/system", name: "System", key: "s" },
 ];

@@ -44,6 +44,8 @@ const routeTree = root.addChildren([
   page("/dead-letters", () => import("@/dead-letters/dead-letter-page"), "DeadLetterPage"),
   page("/proposals", () => import("@/proposals/proposal-list-page"), "ProposalListPage"),
   page("/proposals/$id", () => import("@/proposals/proposal-page"), "ProposalPage"),
+  page("/recordings", () => import("@/recordings/recording-list-page"), "RecordingListPage"),
+  page("/recordings/$id", () => import("@/recordings/recording-page"), "RecordingPage"),
   page("/system", () => import("@/system/system-page"), "SystemPage"),
 ]);
 

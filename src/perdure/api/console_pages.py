@@ -28,7 +28,7 @@ from perdure.api.sign_in_page import html_answer
 FOLDER = Path(__file__).with_name("console")
 """Where the build puts the files."""
 
-VIEWS = frozenset(("", "executions", "workflows", "approvals", "triggers", "dead-letters", "proposals", "system"))
+VIEWS = frozenset(("", "executions", "workflows", "approvals", "triggers", "dead-letters", "proposals", "recordings", "system"))
 """The first segments of the addresses of views."""
 
 BASE = '<base href="/">'

@@ -1,0 +1,75 @@
+"""Claims about the pages of recordings, in a real browser on the sample: calls, literals that become references, and the definition of them."""
+
+import re
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.console.browsers import NARROW, Watched, axe_complaints
+from tests.console.conftest import Shop
+from tests.console.test_operations_pages import button, dialog, go
+from tools.sample_recording import REFUND
+
+pytestmark = pytest.mark.slow
+
+TEXT = "The text of the definition"
+
+
+async def test_what_is_accepted_stands_in_the_definition_and_in_the_address(page: Page, shop: Shop) -> None:
+    await go(page, shop, "/recordings", "carl")
+    await page.get_by_role("link", name="Refund a double charge").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Refund a double charge")
+    calls = page.get_by_role("region", name="Calls").get_by_role("listitem")
+    await expect(calls.filter(has_text="send_1")).to_contain_text("no such mailbox")
+    await expect(calls.filter(has_text="confirm_1")).to_contain_text("result given, not called")
+    await expect(page.get_by_label(TEXT)).to_contain_text("with: {order: o-5521, cents: 6490}")
+    assert not await axe_complaints(page)
+    await page.get_by_label(re.compile(r"refund_1, order: .o-5521. → @list_orders_1\.orders\[0\]\.id")).check()
+    await expect(page.get_by_label(TEXT)).to_contain_text('with: {order: "@list_orders_1.orders[0].id", cents: 6490}')
+    await page.reload()
+    await expect(page.get_by_label(TEXT)).to_contain_text('order: "@list_orders_1.orders[0].id"')
+    await button(page, "Accept the 5 likely ones").click()
+    await expect(page.get_by_label(TEXT)).to_contain_text('text: "Refund @{refund_1.refund} for ticket @{input.ticket}"')
+    await expect(page.get_by_label(TEXT)).not_to_contain_text("sent: true")
+    await button(page, "Save as a definition …").click()
+    await dialog(page).get_by_label("Name").fill("refund")
+    await button(dialog(page), "Save as a draft").click()
+    await expect(page).to_have_url(re.compile("/workflows/refund/edit"))
+    await expect(page.locator(".cm-content").first).to_contain_text("bank.refund")
+
+
+async def test_people_begin_a_recording_give_results_and_end_it(page: Page, shop: Shop) -> None:
+    await go(page, shop, "/recordings", "carl")
+    await button(page, "Record …").click()
+    await dialog(page).get_by_label("Title").fill("By hand <b>ünïcode</b>")
+    await dialog(page).get_by_label("Input").fill("[1]")
+    await expect(dialog(page).get_by_text("This is no JSON object")).to_be_visible()
+    await dialog(page).get_by_label("Input").fill('{"user": 12345678901234567890}')
+    await button(dialog(page), "Begin").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("By hand <b>ünïcode</b>")
+    await expect(page.get_by_role("region", name="Input")).to_contain_text("12345678901234567890")
+    await expect(page.get_by_text("None yet.")).to_be_visible()
+    await button(page, "Actions").click()
+    await page.get_by_role("menuitem", name="Give the result of a call …").click()
+    await dialog(page).get_by_label("Tool").fill("crm.find_customer")
+    await dialog(page).get_by_label("Arguments").fill('{"user": "@input.user"}')
+    await dialog(page).get_by_label("Result").fill('{"id": "c-1"}')
+    await button(dialog(page), "Give it").click()
+    await expect(page.get_by_role("region", name="Calls")).to_contain_text("find_customer_1")
+    await expect(page.get_by_label(TEXT)).to_contain_text('with: {user: "@input.user"}')
+    await expect(page.get_by_label(TEXT)).not_to_contain_text("c-1")
+    await button(page, "Actions").click()
+    await page.get_by_role("menuitem", name="End it …").click()
+    await button(dialog(page), "End it").click()
+    await expect(page.get_by_text("It has ended.")).to_be_visible()
+
+
+async def test_a_viewer_looks_and_changes_nothing_on_a_narrow_page(watched: Watched, shop: Shop) -> None:
+    page = watched.page
+    await page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
+    await go(page, shop, f"/recordings/{REFUND}", "eve")
+    await expect(button(page, "Save as a definition …")).to_have_attribute("title", re.compile("needs the role author"))
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    watched.allowed.append("/api/recordings/nothing")
+    await go(page, shop, "/recordings/nothing", "eve")
+    await expect(page.get_by_role("alert")).to_contain_text("nothing")
