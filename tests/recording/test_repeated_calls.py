@@ -60,6 +60,11 @@ def test_calls_that_differ_otherwise_are_none(changed: dict[str, object]) -> Non
     assert loops(FILES, first, second._replace(arguments=changed)) == ()
 
 
+def test_a_call_that_is_made_again_is_no_loop() -> None:
+    rows = call("list_rows_1", [{"email": "ada@acme.example"}, {"email": "ada@acme.example"}])
+    assert loops(rows, call("send_1", email="ada@acme.example"), call("send_2", email="ada@acme.example")) == ()
+
+
 def test_elements_out_of_order_are_none() -> None:
     assert loops(FILES, DELETIONS[2], DELETIONS[0]) == ()
 

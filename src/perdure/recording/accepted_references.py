@@ -135,10 +135,10 @@ def written_arguments(call: LiteralCall, references: Iterable[FoundReference]) -
         else:
             wholes[one.path] = {"expr": one.expression} if one.expression else one.reference
     writer = _Writer(wholes, parts)
-    made = {key: writer.write(value, (key,)) for key, value in call.arguments.items()}
+    made: dict[str, Any] = writer.mapping(call.arguments, ())
     if left := writer.unused():
         raise ValueError(f"a reference of {call.step} at {_shown(left[0])} overlaps with another one, or there is nothing: choose one of them")
-    return _as_mapping(made)
+    return made
 
 
 def _shown(path: ValuePath) -> str:
@@ -168,23 +168,27 @@ class _Writer:
             case list() if len(path) <= SEGMENTS_MAX:
                 return [self.write(one, (*path, place)) for place, one in enumerate(value)]
             case dict() if len(path) <= SEGMENTS_MAX:
-                return _as_mapping({key: self.write(one, (*path, key)) for key, one in value.items()})
+                return self.mapping(value, path)
         return value
 
-
-def _as_mapping(made: dict[str, Any]) -> dict[str, Any]:
-    """Returns a mapping as it is written: one that would be an expression becomes one that gives it."""
-    if not is_expression(made):
-        return made
-    return {"expr": f'{{"expr": {_in_cel(made["expr"].replace("@@", "@"))}}}'}
+    def mapping(self, value: Mapping[str, Any], path: ValuePath) -> dict[str, Any]:
+        """Returns a mapping as a template; one that would be an expression becomes one that gives it."""
+        made = {key: self.write(one, (*path, key)) for key, one in value.items()}
+        if not is_expression(made):
+            return made
+        at = (*path, "expr")
+        pieces = text_pieces(value["expr"], self._parts[at]) if at in self._parts else [value["expr"]]
+        if not all(_is_in_cel(piece, value["expr"]) for piece in pieces):
+            raise ValueError(f"the text at {_shown(at)} can't have a reference to such a number, since a mapping with the only key expr is an expression")
+        return {"expr": f'{{"expr": {_pieces_in_cel(pieces)}}}'}
 
 
 def _in_cel(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def written_text(text: str, references: Iterable[FoundReference]) -> Any:
-    """Returns a text with references in the place of its parts.
+def text_pieces(text: str, references: Iterable[FoundReference]) -> list[str | FoundReference]:
+    """Returns a text with references in the place of its parts, in pieces.
 
     Raises:
         ValueError: two parts overlap.
@@ -198,10 +202,23 @@ def written_text(text: str, references: Iterable[FoundReference]) -> Any:
         pieces += [text[behind:start], one]
         behind = end
     pieces.append(text[behind:])
-    found = [piece for piece in pieces if piece]
-    if any(isinstance(piece, FoundReference) and piece.expression for piece in found) and all(_is_in_cel(piece, text) for piece in found):
-        return {"expr": " + ".join(_in_cel(piece) if isinstance(piece, str) else f"string({_cel_of(piece)})" for piece in found)}
-    return template_text([piece if isinstance(piece, str) else EmbeddedReference(piece.reference[1:]) for piece in found])
+    return [piece for piece in pieces if piece]
+
+
+def written_text(text: str, references: Iterable[FoundReference]) -> Any:
+    """Returns a text with references in the place of its parts, as a template or as an expression.
+
+    Raises:
+        ValueError: two parts overlap.
+    """
+    pieces = text_pieces(text, references)
+    if any(isinstance(piece, FoundReference) and piece.expression for piece in pieces) and all(_is_in_cel(piece, text) for piece in pieces):
+        return {"expr": _pieces_in_cel(pieces)}
+    return template_text([piece if isinstance(piece, str) else EmbeddedReference(piece.reference[1:]) for piece in pieces])
+
+
+def _pieces_in_cel(pieces: Iterable[str | FoundReference]) -> str:
+    return " + ".join(_in_cel(piece) if isinstance(piece, str) else f"string({_cel_of(piece)})" for piece in pieces)
 
 
 def _is_in_cel(piece: str | FoundReference, text: str) -> bool:

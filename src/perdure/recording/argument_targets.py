@@ -7,7 +7,7 @@ by their last 16 characters (many texts begin alike, such as addresses of one si
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -15,7 +15,7 @@ import msgspec
 
 from perdure.definitions.expr.references import SEGMENTS_MAX, TEXT_CHARACTERS_MAX, ValuePath
 from perdure.recording.literal_calls import LiteralCall
-from perdure.recording.value_spellings import NUMBER, WrittenTime, amounts_of, date_texts, number_of_text, number_texts, times_of, utc_text
+from perdure.recording.value_spellings import NUMBER, WrittenTime, amount_texts, amounts_of, date_texts, number_of_text, number_texts, times_of, utc_text
 
 ANCHOR_CHARACTERS = 16
 PARTS_MAX = 100_000
@@ -75,7 +75,7 @@ class TargetIndex:
         self._parts = 0
         for number, call in enumerate(calls):
             given = [path for path in call.references if path]
-            for path, value in leaves_and_structures(call.arguments):
+            for path, value in leaves_and_structures(dict(call.arguments)):
                 if any(path[: len(one)] == one or one[: len(path)] == path for one in given):
                     continue
                 if len(self.targets) >= TARGETS_MAX:
@@ -84,8 +84,11 @@ class TargetIndex:
                 self._add(Target(number, path, value))
 
     def marks(self) -> set[str]:
-        """Returns the last 16 characters, in lower case, of all texts that are wanted."""
-        return {text[-ANCHOR_CHARACTERS:] for text in self.texts} | self.anchors.keys()
+        """Returns the last 16 characters, in lower case, of all texts that are wanted, also as they are where a blank or the end of a line is behind them."""
+        marks = {text[-ANCHOR_CHARACTERS:] for text in self.texts} | self.anchors.keys()
+        behind = [f"{mark}{blank}"[-ANCHOR_CHARACTERS:] for mark in marks for blank in " \n"]
+        marks.update(behind)
+        return marks
 
     def _add(self, target: Target) -> None:
         wanted = Wanted(len(self.targets))
@@ -136,9 +139,10 @@ class TargetIndex:
             if other != text:
                 self._want("texts", other, respelt)
         for amount in amounts_of(number):
-            self._want("numbers", amount, respelt._replace(is_amount=True))
-            for other in dict.fromkeys(number_texts(amount)):
-                self._want("texts", other, respelt._replace(is_amount=True))
+            in_other_unit = respelt._replace(is_amount=True)
+            self._want("numbers", amount, in_other_unit)
+            for other in dict.fromkeys(amount_texts(amount)):
+                self._want("texts", other, in_other_unit)
 
     def _add_times(self, value: Any, wanted: Wanted) -> None:
         for time in times_of(value):
@@ -227,7 +231,7 @@ def leaves_and_structures(value: Any) -> Iterator[tuple[ValuePath, Any]]:
     while waiting:
         path, one = waiting.pop()
         match one:
-            case Mapping() if len(path) < SEGMENTS_MAX:
+            case dict() if len(path) < SEGMENTS_MAX:
                 waiting.extend(((*path, key), inner) for key, inner in reversed([*one.items()]) if isinstance(key, str))
             case list() if len(path) < SEGMENTS_MAX:
                 waiting.extend(((*path, place), inner) for place, inner in reversed([*enumerate(one)]))

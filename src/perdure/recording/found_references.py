@@ -18,7 +18,7 @@ from perdure.recording.literal_calls import INPUT, LiteralCall
 from perdure.recording.match_confidence import FOUND_CONFIDENCE, WEAK_CONFIDENCE
 from perdure.recording.name_agreement import Agreement, is_deletion
 from perdure.recording.reference_candidates import GIVEN, CandidateSearch, ReferenceCandidate
-from perdure.recording.repeated_calls import CallRun, call_runs, list_length
+from perdure.recording.repeated_calls import CallRun, RunSearch, list_length
 from perdure.recording.suggestions import FoundLoop, FoundReference, OtherPlace, Spelling, Suggestions
 from perdure.recording.value_spellings import number_conversion, time_conversion, times_of
 
@@ -32,8 +32,10 @@ def found_references(calls: Sequence[LiteralCall], input: Mapping[str, Any] | No
     """
     search = CandidateSearch(calls, input)
     references = (*_chosen(search),)
-    loops = (*(_loop(search, run, list_length(search, run, input), references) for run in call_runs(search)),)
-    return Suggestions(references=references, loops=loops, is_partial=search.index.is_partial or search.scan.is_partial)
+    runs = RunSearch(search)
+    loops = (*(_loop(search, run, list_length(search, run, input), references) for run in runs.runs()),)
+    is_partial = search.index.is_partial or search.scan.is_partial or runs.is_partial
+    return Suggestions(references=references, loops=loops, is_partial=is_partial)
 
 
 def _loop(search: CandidateSearch, run: CallRun, count: int, references: Sequence[FoundReference]) -> FoundLoop:

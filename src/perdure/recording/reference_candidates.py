@@ -5,7 +5,8 @@ call comes behind every other.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ ELEMENTS_MAX, VALUES_OF_ELEMENT_MAX = 16, 64
 """How many elements of lists are looked at again for a call, and how many values of each."""
 
 LAST = 10**9
+TURNS_MAX = 1024
 
 
 class ReferenceCandidate(NamedTuple):
@@ -237,7 +239,7 @@ class CandidateSearch:
                     one = self.candidates[number][span][at]
                     if one.agreement == "none" and value_bits(one.place.value) < 8:
                         continue
-                    self.candidates[number][span][at] = one._replace(bits=one.bits + BITS_OF_UNUSED)
+                    self.candidates[number][span][at] = with_bits(one, one.bits + BITS_OF_UNUSED)
 
     def _add_parameters(self) -> None:
         """Adds to the first argument with a value that later ones have from a parameter, that it has it from there as well."""
@@ -275,9 +277,9 @@ class CandidateSearch:
         for at, one in enumerate(found):
             is_known = (one.place.source, one.place.path) in known
             if is_known and not (value_bits(one.place.value) < WEAK_BITS and one.agreement in ("none", "other")):
-                one = one._replace(bits=one.bits + BITS_OF_KNOWN)
+                one = with_bits(one, one.bits + BITS_OF_KNOWN)
             if given is not None and one.place.source != GIVEN and (is_known or one.is_given):
-                one = one._replace(bits=max(one.bits, given.bits))
+                one = with_bits(one, max(one.bits, given.bits))
             found[at] = one
         if any(one.place.source != GIVEN and (one.bits >= EVEN_BITS or (one.place.source, one.place.path) in known) for one in found):
             found[:] = [one for one in found if one.place.source != GIVEN]
@@ -289,8 +291,8 @@ class CandidateSearch:
             for found in of_target.values():
                 for at, one in enumerate(found):
                     if _is_element(one.place) and used.get(_thing(one.place), number) != number:
-                        found[at] = one._replace(bits=one.bits + BITS_OF_USED)
-                if found and (best := min(found, key=ReferenceCandidate.rank)).bits >= EVEN_BITS + 3 and _is_element(best.place):
+                        found[at] = with_bits(one, one.bits + BITS_OF_USED)
+                if found and (best := max(found, key=_bits_of)).bits >= EVEN_BITS + 3 and _is_element(best.place):
                     _ = used.setdefault(_thing(best.place), number)
 
     def _add_of_elements(self) -> None:
@@ -299,30 +301,31 @@ class CandidateSearch:
             elements: dict[tuple[int, ValuePath], None] = {}
             for number in numbers:
                 for found in self.candidates[number].values():
-                    for one in sorted(found, key=ReferenceCandidate.rank)[:3]:
+                    for one in nlargest(3, found, key=_bits_of):
                         if one.bits >= EVEN_BITS and one.place.source >= 0 and _is_element(one.place):
                             elements[_thing(one.place)] = None
-            if not elements:
-                continue
-            wanted: dict[tuple[str, Any], list[Wanted]] = {}
-            for number in numbers:
-                for table, key, one_wanted in self.index.wants[number]:
-                    if table in ("texts", "numbers"):
-                        wanted.setdefault((table, key), []).append(one_wanted)
-            for source, path in [*elements][:ELEMENTS_MAX]:
-                self._add_of_element(source, path, wanted)
+            if elements:
+                self._add_of_call(numbers, [*elements][:ELEMENTS_MAX])
 
-    def _add_of_element(self, source: int, path: ValuePath, wanted: Mapping[tuple[str, Any], Sequence[Wanted]]) -> None:
-        element = follow_path(self.calls[source].result, path, "")
-        for order, (inner, value) in enumerate(islice(leaves_and_structures(element), VALUES_OF_ELEMENT_MAX)):
-            if isinstance(value, bool | list | dict):
-                continue
-            key = ("texts", folded(value)) if isinstance(value, str) else ("numbers", value)
-            fields = (*(one for one in (*path, *inner) if isinstance(one, str)),)
-            for one in wanted.get(key, ()):
-                found = self.candidates[one.target].setdefault(one.span, [])
-                if all((other.place.source, other.place.path) != (source, (*path, *inner)) for other in found):
-                    found.append(self._weighed(self.index.targets[one.target], one, ValuePlace(source, (*path, *inner), value, LAST + order, fields)))
+    def _add_of_call(self, numbers: Sequence[int], elements: Sequence[tuple[int, ValuePath]]) -> None:
+        wanted: dict[tuple[str, Any], list[Wanted]] = {}
+        for number in numbers:
+            for table, key, one_wanted in self.index.wants[number]:
+                if table in ("texts", "numbers", "days"):
+                    wanted.setdefault((table, key), []).append(one_wanted)
+        here = {(number, span, one.place.source, one.place.path) for number in numbers for span, found in self.candidates[number].items() for one in found}
+        for source, path in elements:
+            element = follow_path(self.calls[source].result, path, "")
+            for order, (inner, value) in enumerate(islice(leaves_and_structures(element), VALUES_OF_ELEMENT_MAX)):
+                if isinstance(value, bool | list | dict):
+                    continue
+                at = (*path, *inner)
+                place = ValuePlace(source, at, value, LAST + order, (*(one for one in at if isinstance(one, str)),))
+                for one in _wanted_of(value, wanted):
+                    if (one.target, one.span, source, at) not in here:
+                        here.add((one.target, one.span, source, at))
+                        found = self.candidates[one.target].setdefault(one.span, [])
+                        found.append(self._weighed(self.index.targets[one.target], one, place))
 
     def _add_turns(self) -> None:
         """Adds evidence where successive arguments of one name have successive elements of one list."""
@@ -336,6 +339,8 @@ class CandidateSearch:
 
     def _add_turn(self, one: int, after: int) -> None:
         here, there = self.candidates[one].get(None, []), self.candidates[after].get(None, [])
+        if len(here) * len(there) > TURNS_MAX:
+            return  # a value that is everywhere says nothing by its turn
         elements: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         for number, candidate in enumerate(there):
             for element, at in _elements(candidate.place):
@@ -360,7 +365,16 @@ class CandidateSearch:
                 for span, found in self.candidates[number].items():
                     for at, one in enumerate(found):
                         if (added := _bits_of_thing(one, number, span, things)) > 0:
-                            found[at] = one._replace(bits=one.bits + added)
+                            found[at] = with_bits(one, one.bits + added)
+
+
+def _wanted_of(value: Any, wanted: Mapping[tuple[str, Any], Sequence[Wanted]]) -> Iterator[Wanted]:
+    """Yields what wants a value, as it is or as a time."""
+    yield from wanted.get(("texts", folded(value)) if isinstance(value, str) else ("numbers", value), ())
+    for time in times_of(value):
+        for one in wanted.get(("days", time.day.isoformat()), ()):
+            if one.time is not None and same_time(one.time, time):
+                yield one
 
 
 _ORDER: dict[Agreement, int] = {"same": 0, "related": 1, "near": 2, "none": 3, "other": 4}
@@ -388,14 +402,23 @@ def _elements(place: ValuePlace) -> Iterable[tuple[tuple[Any, ...], int]]:
             yield (place.source, place.path[:at], place.path[at + 1 :]), key
 
 
+def with_bits(one: ReferenceCandidate, bits: float) -> ReferenceCandidate:
+    """Returns a candidate with other evidence."""
+    return ReferenceCandidate(one.wanted, one.place, bits, one.agreement, one.is_given, one.is_part_of_word)
+
+
 def _with_turn(one: ReferenceCandidate) -> ReferenceCandidate:
-    return one._replace(bits=one.bits + BITS_OF_TURN)
+    return with_bits(one, one.bits + BITS_OF_TURN)
 
 
 def _thing(place: ValuePlace) -> tuple[int, ValuePath]:
     """Returns the element of a list that a place is in, or else the mapping."""
     last = max((at for at, key in enumerate(place.path) if isinstance(key, int)), default=-1)
     return place.source, place.path[: last + 1] if last >= 0 else place.path[:-1]
+
+
+def _bits_of(one: ReferenceCandidate) -> float:
+    return one.bits
 
 
 def _is_element(place: ValuePlace) -> bool:

@@ -7,13 +7,16 @@ loop, one for each of its calls. Other calls may be between them, since the elem
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from perdure.definitions.expr.references import ValuePath, follow_path
-from perdure.recording.argument_targets import Span, leaves_and_structures
-from perdure.recording.literal_calls import INPUT, LiteralCall
+from perdure.definitions.expr.references import SEGMENTS_MAX, ValuePath, follow_path
+from perdure.recording.argument_targets import Span, packed_structure
+from perdure.recording.literal_calls import INPUT
 from perdure.recording.reference_candidates import GIVEN, CandidateSearch, ReferenceCandidate
 
 BETWEEN_MAX = 3
 """How many other calls may be between two of a loop."""
+
+COMPARISONS_MAX = 200_000
+"""The most uses of elements that are compared in one search."""
 
 CANDIDATES_MAX = 16
 """How many places of one value are considered."""
@@ -48,22 +51,27 @@ _Uses = dict[ListPlace, dict[int, list[ElementUse]]]
 """What a call has of the elements of lists, by list and index."""
 
 
-def call_runs(search: CandidateSearch) -> list[CallRun]:
-    """Returns the loops of a recording, in the order of their first calls."""
-    return _RunSearch(search).runs()
+class RunSearch:
+    """The loops of a recording."""
 
-
-class _RunSearch:
     def __init__(self, search: CandidateSearch) -> None:
         self._search = search
         self._targets: dict[int, list[int]] = {}
         for number, target in enumerate(search.index.targets):
             self._targets.setdefault(target.call, []).append(number)
         self._results: dict[int, tuple[int, int]] = {}
+        self.comparisons = 0
         self._known: dict[int, _Uses] = {}
+        self._leaves_of: dict[int, dict[ValuePath, tuple[type, Any]]] = {}
+        self._differences: dict[tuple[int, int], list[tuple[ValuePath, Any, Any]]] = {}
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether there was more to compare."""
+        return self.comparisons > COMPARISONS_MAX
 
     def runs(self) -> list[CallRun]:
-        """Returns the loops; each call is in one at most."""
+        """Returns the loops, in the order of their first calls; each call is in one at most."""
         found: list[CallRun] = []
         taken: set[int] = set()
         for first in range(len(self._search.calls)):
@@ -103,12 +111,37 @@ class _RunSearch:
         for index, own in sorted(self._uses(following).get(run.list, {}).items()):
             if index <= run.indexes[-1]:
                 continue
+            self.comparisons += len(own)
+            if self.comparisons > COMPARISONS_MAX:
+                return None
             shared = [use for use in own if (use.at[0], use.suffix) in wanted]
             kept = {(use.at[0], use.suffix) for use in shared}
             mine = tuple(use for use in run.uses if (use.at[0], use.suffix) in kept)
-            if mine and _differ_only_in(calls[run.calls[0]], calls[following], mine, shared):
+            if mine and self._differ_only_in((run.calls[0], following), mine, shared):
                 return CallRun((*run.calls, following), run.list, (*run.indexes, index), mine)
         return None
+
+    def _differ_only_in(self, pair: tuple[int, int], uses: Sequence[ElementUse], others: Sequence[ElementUse]) -> bool:
+        """Returns whether the arguments of two calls differ, and only in what they have of their elements."""
+        if pair not in self._differences:
+            one, other = self._leaves(pair[0]), self._leaves(pair[1])
+            paths = (path for path in {**one, **other} if path not in one or path not in other or one[path] != other[path])
+            self._differences[pair] = [(path, one.get(path), other.get(path)) for path in paths]
+        if not self._differences[pair]:
+            return False
+        wholes = [use.at[0] for use in uses if use.at[1] is None]
+        for path, one_value, other_value in self._differences[pair]:
+            if any(path[: len(whole)] == whole for whole in wholes):
+                continue
+            parts, of_other = _parts_at(path, uses), _parts_at(path, others)
+            if not parts or not of_other or _without_parts(one_value, parts) != _without_parts(other_value, of_other):
+                return False
+        return True
+
+    def _leaves(self, call: int) -> dict[ValuePath, tuple[type, Any]]:
+        if call not in self._leaves_of:
+            self._leaves_of[call] = dict(_leaves(self._search.calls[call].arguments))
+        return self._leaves_of[call]
 
     def _uses(self, call: int) -> _Uses:
         if (known := self._known.get(call)) is not None:
@@ -153,35 +186,32 @@ def _elements_of(one: ReferenceCandidate, results: Mapping[int, tuple[int, int]]
         yield ListPlace(loop, (), is_results=True), index, place.path
 
 
-def _differ_only_in(one: LiteralCall, other: LiteralCall, uses: Sequence[ElementUse], others: Sequence[ElementUse]) -> bool:
-    """Returns whether the arguments of two calls differ only in what they have of their elements."""
-    return _without(one, uses) == _without(other, others)
+def _leaves(value: Any) -> Iterator[tuple[ValuePath, tuple[type, Any]]]:
+    """Yields the values that have no parts, each with its type, by path; those that are deeper than references reach as they are."""
+    waiting: list[tuple[ValuePath, Any]] = [((), value)]
+    while waiting:
+        path, one = waiting.pop()
+        if isinstance(one, dict) and one and len(path) < SEGMENTS_MAX:
+            waiting.extend(((*path, key), inner) for key, inner in one.items())
+        elif isinstance(one, list) and one and len(path) < SEGMENTS_MAX:
+            waiting.extend(((*path, place), inner) for place, inner in enumerate(one))
+        else:
+            yield path, (type(one), packed_structure(one) if isinstance(one, dict | list) else one)
 
 
-def _without(call: LiteralCall, uses: Sequence[ElementUse]) -> dict[ValuePath, Any]:
-    """Returns the arguments of a call by path, with what it has of an element taken out."""
-    parts: dict[ValuePath, list[tuple[Span, ValuePath]]] = {}
-    wholes = {use.at[0]: use.suffix for use in uses if use.at[1] is None}
-    for use in uses:
-        if use.at[1] is not None:
-            parts.setdefault(use.at[0], []).append((use.at[1], use.suffix))
-    found: dict[ValuePath, Any] = {}
-    for path, value in leaves_and_structures(call.arguments):
-        if any(path[: len(whole)] == whole for whole in wholes) or isinstance(value, list | dict):
-            continue
-        found[path] = _without_parts(value, parts.get(path, ()))
-    return {**found, **{path: ("element", suffix) for path, suffix in wholes.items()}}
+def _parts_at(path: ValuePath, uses: Sequence[ElementUse]) -> list[tuple[Span, ValuePath]]:
+    return sorted((use.at[1], use.suffix) for use in uses if use.at[0] == path and use.at[1] is not None)
 
 
-def _without_parts(value: Any, parts: Sequence[tuple[Span, ValuePath]]) -> Any:
-    if not parts:
-        return value
+def _without_parts(leaf: tuple[type, Any] | None, parts: Sequence[tuple[Span, ValuePath]]) -> list[Any]:
+    """Returns a text with the parts taken out that come from an element."""
+    text = leaf[1] if leaf is not None else ""
     made: list[Any] = []
     behind = 0
-    for (start, end), suffix in sorted(parts):
-        made += [value[behind:start], suffix]
+    for (start, end), suffix in parts:
+        made += [text[behind:start], suffix]
         behind = end
-    return (*made, value[behind:])
+    return [*made, text[behind:]]
 
 
 def list_length(search: CandidateSearch, run: CallRun, input: Mapping[str, Any] | None) -> int:

@@ -15,8 +15,8 @@ from perdure.recording.value_spellings import times_of
 VISITED_MAX = 8_000_000
 """The most values of results that are read in one search."""
 
-KEPT_OF_RESULT_MAX = 16
-KEPT_MAX = 64
+KEPT_OF_RESULT_MAX = 8
+KEPT_MAX = 32
 """How many places with one value are kept, of one result and in all."""
 
 COMPARISONS_MAX = 2_000_000
@@ -26,7 +26,6 @@ PACKED_BYTES_MAX = 100_000_000
 """The most bytes of lists and mappings that are compared with those in arguments."""
 
 Node = tuple[Any, str | int] | None
-_BLANKS = frozenset(" \t\n\r")
 _FIRST_SECOND, _LAST_MILLISECOND = 10**9, 42 * 10**11
 
 
@@ -84,36 +83,39 @@ class ResultScan:
         marks, numbers, days, flags, has_structures = self._marks, self._numbers, self._days, self._flags, bool(self._index.structures)
         unfit = self._unfit
         self._look_up_structure(source, root, None)
+        visited, left = 0, VISITED_MAX - self._visited
         waiting: list[tuple[Any, Node, int]] = [(root, None, 1)]
         while waiting:
             one, node, depth = waiting.pop()
-            self._visited += len(one)
-            if self._visited > VISITED_MAX:
+            visited += len(one)
+            if visited > left:
                 self.is_partial = True
-                return
-            inner: list[tuple[Any, Node, int]] = []
+                break
+            inner: list[tuple[Any, Node, int]] | None = None
             for key, value in one.items() if type(one) is dict else enumerate(one):
                 kind = type(value)
                 if kind is str:
-                    if value[-ANCHOR_CHARACTERS:].lower() in marks or value[-1:] in _BLANKS or (days and value[:10] in days):
+                    if value[-ANCHOR_CHARACTERS:].lower() in marks or (days and value[:10] in days):
                         self._look_up(source, value, node, key)
                 elif kind is int or kind is float:
                     if (value in numbers and (value, key) not in unfit) or (days and _FIRST_SECOND < value < _LAST_MILLISECOND):
                         self._look_up(source, value, node, key)
                 elif kind is dict or kind is list:
                     if value and depth < SEGMENTS_MAX:
+                        inner = [] if inner is None else inner
                         inner.append((value, (node, key), depth + 1))
                         if has_structures:
                             self._look_up_structure(source, value, (node, key))
                 elif kind is bool and value in flags:
                     self._look_up(source, value, node, key)
-            if inner:
+            if inner is not None:
                 waiting.extend(reversed(inner))
+        self._visited += visited
 
     def _look_up(self, source: int, value: Any, node: Node, key: str | int | None) -> None:
         """Keeps the place of a value for each key of the index that it has."""
         field = key if type(key) is str else _field_of(node)
-        if (value, field) in self._unfit:
+        if type(value) is not bool and (value, field) in self._unfit:
             return
         found: list[tuple[Table, Any]] = []
         is_unfit = type(value) is int or type(value) is float

@@ -43,16 +43,24 @@ def number_texts(number: float) -> Iterator[str]:
         return
     whole = int(number) if float(number).is_integer() and abs(number) < 1e15 else None
     if whole is not None:
-        yield from (str(whole), f"{whole:,}", f"{whole}.0", f"#{whole}", *(f"{whole:0{width}d}" for width in range(4, 11)))
+        yield from (str(whole), f"#{whole}")
+        if -10 < whole < 100:
+            return
+        yield from (f"{whole:,}", f"{whole}.0", *(f"{whole:0{width}d}" for width in (4, 5, 6, 8) if 10**width > whole))
     else:
         yield repr(number)
-    if abs(number) < 1e12 and round(number, 2) == number:
+    if abs(number) < 1e7 and round(number, 2) == number:
         for written in (f"{number:.2f}", f"{number:,.2f}"):
             yield from (written, f"${written}", f"€{written}", f"£{written}", f"{written} USD", f"{written} EUR")
         european = f"{number:,.2f}".translate(str.maketrans(",.", ".,"))
         yield from (european, f"{european} €", european.replace(".", ""))
-    if whole is not None:
-        yield from (f"${whole}", f"${whole:,}")
+        if whole is not None:
+            yield from (f"${whole}", f"${whole:,}")
+
+
+def amount_texts(amount: float) -> Iterator[str]:
+    """Yields texts that are written for an amount of money which is an argument in another unit."""
+    yield from (f"{amount:.2f}", str(int(amount)) if float(amount).is_integer() else repr(amount), f"${amount:.2f}", f"€{amount:.2f}")
 
 
 def amounts_of(number: float) -> Iterator[int | float]:
@@ -60,7 +68,7 @@ def amounts_of(number: float) -> Iterator[int | float]:
     if isinstance(number, int):
         if 100 <= number < 10**9:
             yield number // 100 if number % 100 == 0 else number / 100
-        if 1 <= number < 10**7:
+        if 10 <= number < 10**7:
             yield number * 100
     elif 0 < number < 1e7 and abs(number * 100 - round(number * 100)) < 1e-6:
         yield round(number * 100)
