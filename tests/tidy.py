@@ -49,6 +49,7 @@ SURFACES = {
         "observe",
         "openai_agents",
         "pydantic_ai",
+        "recording_proxy",
         "remote",
         "sqlalchemy",
         "tasks",

@@ -142,6 +142,14 @@ class ServerSession:
             raise ServerUnavailable(f"{self.server.name} did not list its tools: {_summary(error)}") from error
         return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed]
 
+    async def connection(self, secrets: Mapping[str, str]) -> Any:
+        """Returns the connection, for requests that are no calls of tools. It is opened if it is not open.
+
+        Raises:
+            ServerUnavailable: the server can't be reached.
+        """
+        return await self._opened(secrets)
+
     async def aclose(self) -> None:
         """Ends the connection, and with it the program."""
         if self._client is not None:

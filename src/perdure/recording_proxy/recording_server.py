@@ -1,0 +1,235 @@
+"""The MCP server of a recording, by the library of the protocol. Importing this module takes one to two seconds, so it is imported when a client comes.
+
+A call of a tool is recorded, and answered with what the tool has answered. Everything else passes through: progress, questions of servers and cancellation of
+calls, resources and prompts. A few tools of its own show the recording, preset results, and save or end it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import mcp_types
+import msgspec
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel.server import Server
+from mcp.shared.exceptions import MCPError
+
+from perdure.core import values
+from perdure.core.errors import PerdureError
+from perdure.core.paths import Key
+from perdure.mcp.call_channels import CallChannels
+from perdure.mcp.elicited_approvals import Answer, Question
+from perdure.operations import on_recordings
+from perdure.operations.on_recordings import ToolCallAnswer, tool_call_answer
+from perdure.recording import recording_requests
+from perdure.recording.recorded_definition import StepOrder
+from perdure.recording.recording_messages import CallRequest
+from perdure.recording_proxy.connected_servers import ConnectedServers
+from perdure.recording_proxy.listed_names import listed_names, with_references
+from perdure.service.server_description import package_version
+from perdure.service.store_access import StoreAccess
+
+logger = logging.getLogger("perdure.mcp")
+
+INSTRUCTIONS = """Each call of a tool is recorded as a step and can be repeated later with other input. A step is named after its tool and counted per tool, \
+failed calls too: the first call of get_user is get_user_1, the second get_user_2. Where an argument comes from an earlier result, or from the input of the \
+recording, pass a reference in place of the value, as the whole text: "@get_user_1.id", "@list_items_1.items[0].name", "@input.customer". A reference is \
+replaced by its value before the tool is called. Begin a text that really starts with @ with two: "@@alice". recording_status shows the steps so far."""
+
+CALL_ID, STEP = "perdure/callId", "perdure/step"
+"""Fields of `_meta`: in a request, the id of the call, under which it is made once; in an answer, the step that the call has become."""
+
+_TEXT = {"type": "string"}
+OWN_TOOLS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "recording_status": ("Shows the recording: its input, and its steps with their states.", {}),
+    "recording_preset": (
+        "Gives the result of a call without making it: of a step to come or that has failed (step), or of a tool, as a new step (tool and arguments).",
+        {"result": {}, "step": _TEXT, "tool": _TEXT, "arguments": {"type": "object"}},
+    ),
+    "recording_input": ("Sets values of @input.", {"values": {"type": "object"}}),
+    "recording_save": (
+        "Saves the recording as a definition under a name, or with draft as a draft. Calls that have failed are left out.",
+        {"name": _TEXT, "draft": {"type": "boolean"}, "order": {"enum": ["recorded", "references"]}},
+    ),
+    "recording_end": ("Ends the recording. It takes no more calls.", {}),
+}
+REQUIRED = {"recording_preset": ["result"], "recording_input": ["values"], "recording_save": ["name"]}
+
+
+class _ClientChannel:
+    """The client that has made a call."""
+
+    def __init__(self, context: ServerRequestContext[Any]) -> None:
+        self._context = context
+
+    async def report(self, done: float, total: float | None, message: str | None) -> None:
+        """Tells of the progress."""
+        try:
+            await self._context.session.report_progress(done, total, message)
+        except Exception as error:  # the client has gone; the call goes on, and is recorded
+            logger.debug("progress did not reach the client: %s", error)
+
+    async def ask(self, question: Question) -> Answer:
+        """Asks the client; one that takes no questions declines."""
+        session, id = self._context.session, self._context.request_id
+        try:
+            if question.url:
+                found = await session.elicit_url(question.message, question.url, uuid4().hex, related_request_id=id)
+            else:
+                found = await session.elicit_form(question.message, dict(question.form or {"type": "object", "properties": {}}), related_request_id=id)
+        except Exception as error:  # of the library: the client takes no questions, or has gone
+            logger.warning("what a server asked could not be put to the client, and is declined: %s", error)
+            return Answer("decline")
+        return Answer(found.action, found.content)
+
+
+class RecordingServer:
+    """The server of one recording. `author` is who saves definitions."""
+
+    def __init__(self, access: StoreAccess, key: Key, servers: ConnectedServers, channels: CallChannels, author: str) -> None:
+        self._access, self._key, self._servers, self._channels, self._author = access, key, servers, channels, author
+        self._tools = {f"{server.name}.{tool.name}": tool for server in servers.servers for tool in servers.lists[server.name].tools}
+        self._names = listed_names(self._tools, OWN_TOOLS)
+        self._endings: set[asyncio.Task[None]] = set()
+        self.server: Server[Any] = Server(
+            "perdure-recording",
+            version=package_version(),
+            title="Perdure: a recording",
+            instructions=INSTRUCTIONS,
+            get_tool_input_schema=lambda _: None,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+        )
+
+    # Tools.
+
+    async def _list_tools(self, _: ServerRequestContext[Any], __: mcp_types.PaginatedRequestParams | None) -> mcp_types.ListToolsResult:
+        found = [
+            mcp_types.Tool(name=name, description=self._tools[full].description, input_schema=with_references(self._tools[full].takes))
+            for name, full in self._names.items()
+        ]
+        for name, (description, takes) in OWN_TOOLS.items():
+            schema = {"type": "object", "properties": takes, "required": REQUIRED.get(name, [])}
+            found.append(mcp_types.Tool(name=name, description=description, input_schema=schema))
+        return mcp_types.ListToolsResult(tools=found)
+
+    async def _call_tool(self, context: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
+        try:
+            if params.name in OWN_TOOLS:
+                return _text(await self._own_tool(params.name, params.arguments or {}))
+            full = self._names.get(params.name) or (params.name if params.name in self._tools else "")
+            if not full:
+                return _text(f"there is no tool {params.name!r}", is_error=True)
+            return await self._record(context, full, params.arguments or {})
+        except PerdureError as error:
+            return _text(str(error), is_error=True)
+
+    async def _record(self, context: ServerRequestContext[Any], tool: str, arguments: dict[str, Any]) -> mcp_types.CallToolResult:
+        given = str(_meta(context).get(CALL_ID) or "")
+        request = CallRequest(id=given or uuid4().hex, tool=tool, arguments=arguments)
+        with self._channels.opened(self._key, request.id, _ClientChannel(context)):
+            try:
+                found = await recording_requests.call_tool(self._access, self._key, request, is_new=not given)
+            except asyncio.CancelledError:
+                self._cancel(request.id)
+                raise
+        return _result(tool_call_answer(found))
+
+    def _cancel(self, id: str) -> None:
+        """Has a call end that its client has cancelled."""
+
+        async def end() -> None:
+            with suppress(PerdureError):  # the recording has ended, and the call with it
+                await recording_requests.cancel_call(self._access, self._key, id)
+
+        task = asyncio.create_task(end())
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    async def _own_tool(self, name: str, given: dict[str, Any]) -> str:
+        access, tenant, id = self._access, self._key.tenant, self._key.id
+        match name:
+            case "recording_status":
+                return await self._status()
+            case "recording_preset":
+                raw = values.encode(given.get("result"), "the result")
+                tool = str(given.get("tool") or "")
+                arguments = given.get("arguments") or {}
+                preset = await on_recordings.preset(
+                    access, tenant, id, raw, step=str(given.get("step") or ""), tool=self._names.get(tool, tool), arguments=arguments
+                )
+                return f"{preset.step} has this result, and is marked as preset"
+            case "recording_input":
+                await on_recordings.set_input(access, tenant, id, dict(given.get("values") or {}))
+                return "the input is set"
+            case "recording_save":
+                slug, order = str(given.get("name") or ""), _order(given.get("order"))
+                saved = await on_recordings.save(access, tenant, id, slug, self._author, order=order, draft=bool(given.get("draft")))
+                return f"saved as {saved.slug}" + (f"@{saved.version}" if saved.version else "") + (", as a draft" if saved.has_draft else "")
+            case _:
+                await on_recordings.end(access, tenant, id)
+                return "the recording has ended; it can still be saved"
+
+    async def _status(self) -> str:
+        found = await on_recordings.read(self._access, self._key.tenant, self._key.id)
+        lines = [f"recording {self._key.id}{f' ({found.title})' if found.title else ''}, {'open' if found.open else 'ended'}"]
+        lines.append(f"@input: {msgspec.json.encode(found.input).decode()}")
+        for call in found.calls:
+            state = f"{call.state}, preset" if call.is_preset else call.state
+            lines.append(f"@{call.step} = {call.tool}({msgspec.json.encode(call.arguments).decode()}): {state}{f': {call.error}' if call.error else ''}")
+        return "\n".join(lines)
+
+    # What is not recorded.
+
+    async def _list_resources(self, _: ServerRequestContext[Any], __: mcp_types.PaginatedRequestParams | None) -> mcp_types.ListResourcesResult:
+        return mcp_types.ListResourcesResult.model_validate({"resources": await self._servers.resources()})
+
+    async def _list_templates(self, _: ServerRequestContext[Any], __: mcp_types.PaginatedRequestParams | None) -> mcp_types.ListResourceTemplatesResult:
+        return mcp_types.ListResourceTemplatesResult.model_validate({"resourceTemplates": await self._servers.resource_templates()})
+
+    async def _read_resource(self, _: ServerRequestContext[Any], params: mcp_types.ReadResourceRequestParams) -> Any:
+        return await _forwarded(self._servers.read_resource(str(params.uri)))
+
+    async def _list_prompts(self, _: ServerRequestContext[Any], __: mcp_types.PaginatedRequestParams | None) -> mcp_types.ListPromptsResult:
+        return mcp_types.ListPromptsResult.model_validate({"prompts": await self._servers.prompts()})
+
+    async def _get_prompt(self, _: ServerRequestContext[Any], params: mcp_types.GetPromptRequestParams) -> Any:
+        return await _forwarded(self._servers.get_prompt(params.name, params.arguments))
+
+
+def _order(given: Any) -> StepOrder:
+    return "references" if given == "references" else "recorded"
+
+
+async def _forwarded(asked: Any) -> Any:
+    try:
+        return await asked
+    except PerdureError as error:
+        raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error
+
+
+def _meta(context: ServerRequestContext[Any]) -> Mapping[str, Any]:
+    found = (context.params or {}).get("_meta")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _text(text: str, *, is_error: bool = False) -> mcp_types.CallToolResult:
+    return mcp_types.CallToolResult(content=[mcp_types.TextContent(type="text", text=text)], is_error=is_error)
+
+
+def _result(answer: ToolCallAnswer) -> mcp_types.CallToolResult:
+    """An answer in the form of the protocol, with the step beside it."""
+    found: dict[str, Any] = {"content": answer.content, "isError": answer.is_error, "_meta": {STEP: answer.step}}
+    if isinstance(answer.structured_content, Mapping):
+        found["structuredContent"] = answer.structured_content
+    return mcp_types.CallToolResult.model_validate(found)
