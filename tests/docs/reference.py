@@ -68,6 +68,7 @@ OTHERS = {
     "DeadLetterGroup": "perdure.service.dead_letter_groups",
     "AsyncCatalog": "perdure.async_catalog",
     "AsyncProposals": "perdure.async_proposals",
+    "AsyncRecordings": "perdure.async_recordings",
     "AsyncAdministration": "perdure.async_administration",
     "AsyncDeadLetterOffice": "perdure.async_maintenance",
     "AsyncSelection": "perdure.async_client",

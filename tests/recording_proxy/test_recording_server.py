@@ -115,7 +115,8 @@ async def test_progress_and_questions_pass_through(directory: Path) -> None:
         asked.append(params.message)
         return mcp_types.ElicitResult(action="accept", content={"account": "blue", "copies": 2})
 
-    async with proxied(directory) as one, Client(one.server.server, elicitation_callback=answer, mode="legacy") as client:
+    asks: Any = answer
+    async with proxied(directory) as one, Client(one.server.server, elicitation_callback=asks, mode="legacy") as client:
         assert text_of(await client.call_tool("work", {"parts": 2}, progress_callback=progress)) == "worked"
         assert told == [(1, 2, "part 1"), (2, 2, "part 2")]
         assert "blue" in text_of(await client.call_tool("asks", {})) and asked == ["Which account?"]

@@ -20,6 +20,7 @@ from perdure.cli.people_commands import people
 from perdure.cli.proposal_commands import proposal, propose
 from perdure.cli.prune_commands import archives, prune
 from perdure.cli.queue_commands import limit, queues
+from perdure.cli.recording_commands import recording
 from perdure.cli.root_command import root
 from perdure.cli.run_commands import run, start, worker
 from perdure.cli.secret_commands import secret
@@ -34,7 +35,7 @@ __all__ = ["root"]
 
 root.section("Begin", (demo, init))
 root.section("Run", (run, start, dev, serve, worker, mcp))
-root.section("Catalog", (workflow, sync, propose, proposal, trigger, webhook))
+root.section("Catalog", (workflow, sync, propose, proposal, recording, trigger, webhook))
 root.section("Inspect", (ls, show, steps, graph, events, archives, logs, result, query, stream, queues, engines, costs, memories))
 root.section("Control", (send, complete, cancel, terminate, undo, pause, resume, patch))
 root.section("Repair", (retry, evict, rerun, fork, preset, dead_letters, requeue, discard, dead_letter_queue))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from perdure.cli import shared_options
+from perdure.cli.call_recorder import record_calls
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.hosted_definitions import catalog_option, hosted_workflows
 from perdure.cli.root_command import CliCommand
@@ -26,6 +27,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 GRACE_S = 5.0
 """How long steps in flight may take to end when the client has gone; those that take longer are performed again by the next engine."""
+
+NOT_RECORDED = ("targets", "calls", "queues", "published", "aliases", "no_catalog", "no_engine", "blobs", "policy", "models", "work", "isolate", "allow")
+"""The options and arguments that have no meaning with --record."""
 
 OF_AN_ENGINE = ("targets", "tools", "calls", "queues", "no_catalog", "no_engine", "blobs", "policy", "models", "work", "isolate", "allow")
 """The options and arguments that have no meaning with a server: its engines run what is started."""
@@ -57,6 +61,9 @@ def mcp_endpoint(given: dict[str, Any]) -> McpEndpoint:
 @click.option("--workflows", "published", multiple=True, metavar="NAME,...", help="Each of these workflows is a tool of its own; all: each that is published.")
 @click.option("--aliases", is_flag=True, help="List the tools under the names that other systems give them, too.")
 @click.option("--no-engine", is_flag=True, help="Run nothing in this process: engines of other processes run what is started.")
+@click.option("--record", is_flag=True, help="Give the tools of the MCP servers of --tools instead, and record their calls.")
+@click.option("--recording", metavar="ID", help="With --record, the recording that goes on, or begins under this id.")
+@click.option("--title", default="", metavar="TEXT", help="With --record, what a new recording is about.")
 @click.pass_obj
 def mcp(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[str, ...], published: tuple[str, ...], aliases: bool, **given: Any) -> None:
     """Give a model the tools of Perdure, over the Model Context Protocol on standard input and output.
@@ -64,6 +71,9 @@ def mcp(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[s
     An MCP client starts this command (docs/guides/mcp.md says how it is told to). On a database, an engine in this process runs what is started: targets are
     those of perdure worker, and definitions of the catalog may use their steps. With --server, the tools are those of a server, for which PERDURE_TOKEN has the
     key; what the key may not do is not among the tools.
+
+    With --record, it is a proxy in front of the MCP servers of --tools: each call of a tool is recorded as a step, of which perdure recording save makes a
+    definition.
 
     It ends when the client closes the input. What was started goes on when the next engine runs.
     """
@@ -79,6 +89,16 @@ def mcp(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[s
         raise MissingExtra("perdure mcp", "mcp", "mcp")
     if sys.stdin.isatty():
         click.echo("perdure mcp speaks the Model Context Protocol on standard input; an MCP client starts it. Ctrl-C stops it", err=True)
+    if given["record"]:
+        shared_options.refuse_options(NOT_RECORDED, "--record gives the tools of the MCP servers of --tools, and no others")
+        if settings.server_url() is not None:
+            raise click.UsageError("--record needs the database: the process that records calls the tools itself")
+        streams = take_standard_streams()
+        _log(settings)
+        record_calls(settings, streams, given["tools"], given["recording"] or "", given["title"])
+        return
+    if given["recording"] or given["title"]:
+        raise click.UsageError("--recording and --title belong to --record; pass it as well")
     workflows = PublishedWorkflows(published)
     if (server := settings.server_url()) is not None:
         shared_options.refuse_options(OF_AN_ENGINE, "the engines of the server run what is started")
@@ -98,11 +118,11 @@ async def _serve_server(url: str, token: str | None, tenant: str, streams: Stand
 
     from perdure.code.call_options import DEFAULT_TENANT
     from perdure.mcp_server.operation_requests import RequestsToServer
-    from perdure.mcp_server.stdio_server import StdioServer
+    from perdure.mcp_server.stdio_server import StdioServer, tools_of_perdure
 
     requests = RequestsToServer(url, token, None if tenant == DEFAULT_TENANT else tenant)
     try:
-        serving = StdioServer(streams, requests, published, lists_aliases=aliases)
+        serving = StdioServer(streams, tools_of_perdure(requests, published, lists_aliases=aliases))
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, serving.stop)
         await serving.run()
@@ -157,7 +177,7 @@ def _stdio_server(
     from perdure.api.api_app import ApiApp
     from perdure.api.http_requests import ApiRequest
     from perdure.mcp_server.operation_requests import RequestsInProcess
-    from perdure.mcp_server.stdio_server import StdioServer
+    from perdure.mcp_server.stdio_server import StdioServer, tools_of_perdure
     from perdure.service.callers import LOCAL, Caller
     from perdure.service.server_description import ServerDescription, package_version
     from perdure.service.signing_secrets import environment_secrets
@@ -170,4 +190,4 @@ def _stdio_server(
 
     facts = ServerDescription(version=package_version(), started_at_s=time.time(), roles=("mcp", *(("engine",) if engine else ())), settings={"mode": "mcp"})
     app = ApiApp(StoreAccess(store, engine), authenticate, secret=environment_secrets(), facts=facts)
-    return StdioServer(streams, RequestsInProcess(app), published, lists_aliases=aliases)
+    return StdioServer(streams, tools_of_perdure(RequestsInProcess(app), published, lists_aliases=aliases))

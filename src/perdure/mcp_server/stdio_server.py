@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, BinaryIO, NamedTuple
 
 from perdure.core.errors import MissingExtra
@@ -90,11 +90,15 @@ class _Sink:
         """Does nothing: the stream has no buffer."""
 
 
+MessageServer = Callable[[Any, Any], Coroutine[Any, Any, None]]
+"""Serves a client, given the streams of its messages and of those to it, until the client has gone."""
+
+
 class StdioServer:
     """Serves the client at the other end of the standard streams, as a member of a process. It has ended when the client closes the input."""
 
-    def __init__(self, streams: StandardStreams, requests: OperationRequests, published: PublishedWorkflows, *, lists_aliases: bool = False) -> None:
-        self._streams, self._requests, self._published, self._lists_aliases = streams, requests, published, lists_aliases
+    def __init__(self, streams: StandardStreams, serve: MessageServer) -> None:
+        self._streams, self._serve_messages = streams, serve
         self._serving: asyncio.Task[None] | None = None
         self._is_stopped = False
 
@@ -127,37 +131,46 @@ class StdioServer:
     async def _serve(self) -> None:
         try:
             from mcp.server.stdio import stdio_server
-
-            from perdure.mcp_server.protocol_server import ProtocolServer
         except ImportError as missing:
             raise MissingExtra("MCP", missing.name or "mcp", "mcp") from missing
-        from perdure.mcp_server.tool_service import ToolService
-
-        service = ToolService(self._published, lists_aliases=self._lists_aliases)
-        server = ProtocolServer(service, lambda _: self._requests, tells_changes=bool(self._published))
         source: Any = _Lines(self._streams.source)
         sink: Any = _Sink(self._streams.sink)
-        watching = asyncio.create_task(self._watch(server)) if self._published else None
+        async with stdio_server(source, sink) as (read, write):
+            await self._serve_messages(read, write)
+
+
+def tools_of_perdure(requests: OperationRequests, published: PublishedWorkflows, *, lists_aliases: bool = False) -> MessageServer:
+    """Returns what serves the tools of Perdure. A client is told when the workflows that are tools change."""
+
+    async def serve(read: Any, write: Any) -> None:
+        from perdure.mcp_server.protocol_server import ProtocolServer
+        from perdure.mcp_server.tool_service import ToolService
+
+        service = ToolService(published, lists_aliases=lists_aliases)
+        server = ProtocolServer(service, lambda _: requests, tells_changes=bool(published))
+        watching = asyncio.create_task(_watch(server, requests, published)) if published else None
         try:
-            async with stdio_server(source, sink) as (read, write):
-                await server.server.run(read, write, server.options)
+            await server.server.run(read, write, server.options)
         finally:
             if watching is not None:
                 watching.cancel()
                 _ = await asyncio.gather(watching, return_exceptions=True)
 
-    async def _watch(self, server: Any) -> None:
-        """Tells the client when the workflows that are tools are others, or have another input or description."""
-        from perdure.mcp_server.operation_requests import RequestRefused
+    return serve
 
-        known: list[tuple[str, str, Any]] | None = None
-        while True:
-            try:
-                now = [(one.name, one.description, one.input_schema) for one in await self._published.tools(self._requests)]
-            except RequestRefused as refused:
-                logger.debug("the workflows can't be listed now: %s", refused)
-            else:
-                if known is not None and now != known:
-                    await server.tell_change()
-                known = now
-            await asyncio.sleep(LOOK_S)
+
+async def _watch(server: Any, requests: OperationRequests, published: PublishedWorkflows) -> None:
+    """Tells the client when the workflows that are tools are others, or have another input or description."""
+    from perdure.mcp_server.operation_requests import RequestRefused
+
+    known: list[tuple[str, str, Any]] | None = None
+    while True:
+        try:
+            now = [(one.name, one.description, one.input_schema) for one in await published.tools(requests)]
+        except RequestRefused as refused:
+            logger.debug("the workflows can't be listed now: %s", refused)
+        else:
+            if known is not None and now != known:
+                await server.tell_change()
+            known = now
+        await asyncio.sleep(LOOK_S)

@@ -33,9 +33,12 @@ from perdure.recording.recording_messages import (
 )
 from perdure.recording.recording_view import RecordingView, call_answer, large_values, recording_view
 from perdure.service.execution_operations import StartRequest, await_direct_reply
-from perdure.service.store_access import StoreAccess
+from perdure.service.store_access import StoreAccess, with_timeout
 
 T = TypeVar("T")
+
+PATIENCE_S = 10.0
+"""How long a preset and the like waits for the process that runs the recording."""
 
 
 class CallResult(msgspec.Struct, frozen=True):
@@ -71,7 +74,8 @@ async def call_tool(access: StoreAccess, key: Key, request: CallRequest, *, is_n
         NotFound, HasEnded: there is no such recording, or it has ended.
         BadValue: the recording has refused the call.
     """
-    reply = await _ask(access, key, CALL, request, f"call:{request.id}", is_new=is_new)
+    with access.wait_warnings.waiting(key):
+        reply = await _ask(access, key, CALL, request, f"call:{request.id}", is_new=is_new)
     execution = await access.folds.of(key).refresh()
     settled = execution.settled.get(((reply.step, 1),))
     if settled is not None and isinstance(settled.outcome, Success):  # as is usual: there is no need to read the whole recording
@@ -83,7 +87,7 @@ async def call_tool(access: StoreAccess, key: Key, request: CallRequest, *, is_n
 
 async def cancel_call(access: StoreAccess, key: Key, id: str) -> None:
     """Ends a call that waits or runs. The tool is told, where its server can be."""
-    _ = await _ask(access, key, CANCELLATION, CallCancellation(id=id), secrets.token_hex(8))
+    _ = await _ask_soon(access, key, CANCELLATION, CallCancellation(id=id))
 
 
 async def preset_result(access: StoreAccess, key: Key, preset: ToolPreset) -> str:
@@ -95,7 +99,7 @@ async def preset_result(access: StoreAccess, key: Key, preset: ToolPreset) -> st
     """
     if bool(preset.step) == bool(preset.tool):
         raise BadValue("preset", preset.step or preset.tool, "given for a step, or for a tool with its arguments")
-    return (await _ask(access, key, PRESET, preset, secrets.token_hex(8))).step
+    return (await _ask_soon(access, key, PRESET, preset)).step
 
 
 async def set_input(access: StoreAccess, key: Key, given: dict[str, Any]) -> None:
@@ -104,7 +108,7 @@ async def set_input(access: StoreAccess, key: Key, given: dict[str, Any]) -> Non
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
     """
-    _ = await _ask(access, key, INPUT, InputValues(values=given), secrets.token_hex(8))
+    _ = await _ask_soon(access, key, INPUT, InputValues(values=given))
 
 
 async def end_recording(access: StoreAccess, key: Key) -> None:
@@ -113,7 +117,7 @@ async def end_recording(access: StoreAccess, key: Key) -> None:
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
     """
-    _ = await _ask(access, key, END, None, secrets.token_hex(8))
+    _ = await _ask(access, key, END, None, secrets.token_hex(8)) if access.engine is not None else await _ask_soon(access, key, END, None)
 
 
 async def read_recording(access: StoreAccess, key: Key) -> RecordingView:
@@ -135,6 +139,20 @@ async def _ask(access: StoreAccess, key: Key, signal: Signal[T], body: T, messag
     if reply.refused:
         raise BadValue(signal.name, key.id, reply.refused)
     return reply
+
+
+async def _ask_soon(access: StoreAccess, key: Key, signal: Signal[T], body: T) -> RecordingReply:
+    """Sends what takes no time. The message stays with the recording if nothing answers.
+
+    Raises:
+        Timeout: no process with the tools runs the recording.
+    """
+
+    async def why() -> str:
+        return f"the message is kept, and handled once a process with its tools runs the recording: perdure mcp --record --recording {key.id}"
+
+    async with with_timeout(PATIENCE_S, f"the reply of the recording {key.id}", why):
+        return await _ask(access, key, signal, body, secrets.token_hex(8))
 
 
 class _Payloads:

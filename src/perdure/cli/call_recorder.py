@@ -1,0 +1,76 @@
+"""Records calls of tools for the MCP client that has begun this process: ``perdure mcp --record``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+from perdure.cli.exit_codes import CommandExit, ExitCode
+from perdure.cli.shared_options import GlobalOptions
+
+if TYPE_CHECKING:
+    from perdure.mcp.server_configs import McpServer
+    from perdure.mcp_server.stdio_server import StandardStreams, StdioServer
+    from perdure.runtime.engine import Engine
+    from perdure.stores.protocol import Store
+
+GRACE_S = 5.0
+"""How long calls in flight may take to end when the client has gone; those that take longer are what an interrupted call of their tool is."""
+
+
+def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Sequence[str], recording: str, title: str) -> None:
+    """Records until the client closes the input, or a signal. The engine in this process calls the tools; it knows nothing else."""
+    import asyncio
+
+    from perdure.mcp.call_channels import CallChannels
+    from perdure.mcp.server_tools import recorded_tools
+    from perdure.mcp.tool_lists import kept_lists
+    from perdure.recording.recording_requests import recording_key
+    from perdure.recording.recording_workflow import recording_workflow
+    from perdure.runtime.server import serve
+    from perdure.service.secrets.secret_resolver import secret_resolver_for
+
+    servers = _servers(files)
+    lists, channels = kept_lists(servers), CallChannels()
+    key = recording_key(settings.tenant, recording or uuid4().hex)
+
+    def member(store: Store, engine: Engine | None) -> StdioServer:
+        from perdure.mcp_server.stdio_server import StdioServer
+
+        assert engine is not None, "it was asked for"
+
+        async def serve_messages(read: Any, write: Any) -> None:
+            from perdure.operations import on_recordings
+            from perdure.recording_proxy.connected_servers import ConnectedServers
+            from perdure.recording_proxy.recording_server import RecordingServer
+            from perdure.service.callers import LOCAL
+            from perdure.service.store_access import StoreAccess
+
+            access = StoreAccess(store, engine)
+            await engine.ready()
+            started = await on_recordings.start(access, key.tenant, key.id, title, author=LOCAL.subject)
+            what = "begins" if started.created else "goes on"
+            click.echo(
+                f"perdure: the recording {key.id} {what}\nperdure recording show {key.id} shows it, perdure recording save {key.id} SLUG saves it", err=True
+            )
+            server = RecordingServer(access, key, ConnectedServers(servers, lists, engine, key.tenant), channels, LOCAL.subject).server
+            await server.run(read, write, server.create_initialization_options())
+
+        return StdioServer(streams, serve_messages)
+
+    workflows = [recording_workflow(recorded_tools(servers, lists, channels))]
+    asyncio.run(serve(workflows, (), db=settings.url(), grace_s=GRACE_S, secrets=secret_resolver_for, beside=member))
+
+
+def _servers(files: Sequence[str]) -> list[McpServer]:
+    from perdure.mcp.server_configs import read_servers
+
+    if other := [file for file in files if not file.endswith(".json")]:
+        raise CommandExit(ExitCode.INPUT, f"--tools {other[0]} is no file of MCP servers, and nothing else can be recorded\nname a file such as mcp.json")
+    found = {server.name: server for file in files for server in read_servers(file)}
+    if not found:
+        raise CommandExit(ExitCode.INPUT, "--record needs MCP servers whose tools are called\nname a file with some: perdure mcp --record --tools mcp.json")
+    return list(found.values())

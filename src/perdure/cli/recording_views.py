@@ -1,0 +1,54 @@
+"""Renders recordings as text: a list of them, and one with its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from perdure.cli import terminal_text
+from perdure.cli.output import compact_json
+from perdure.cli.plain_text import TextCell, TextTable, cell, fact_lines
+from perdure.operations.on_recordings import ListedRecording, RecordingDetails
+from perdure.recording.recording_view import RecordedCall
+
+VALUE_COLUMNS = 100
+_STYLES = {"completed": "good", "failed": "bad", "refused": "bad", "in_doubt": "warn", "running": "live", "waiting": "live", "cancelled": "dim"}
+
+
+def recording_table(found: Sequence[ListedRecording]) -> TextTable:
+    """Recordings, a row each."""
+    return TextTable(("ID", "STATE", "BEGAN (UTC)", "BY", "TITLE"), tuple(_row(one) for one in found))
+
+
+def _row(one: ListedRecording) -> tuple[TextCell, ...]:
+    state = ("idle" if one.idle else "busy") if one.open else "ended"
+    style = {"idle": "", "busy": "live", "ended": "dim"}[state]
+    return cell(one.id, "strong"), TextCell(state, style), cell(terminal_text.utc_time(one.created_at_s)), cell(one.initiator), cell(one.title)
+
+
+def recording_lines(found: RecordingDetails) -> Iterator[Sequence[TextCell]]:
+    """A recording: what is known of it, and its calls."""
+    yield cell(found.id, "strong"), cell(found.title)
+    about = [
+        ("state", "open" if found.open else "ended"),
+        ("began", f"{terminal_text.utc_time(found.started_at_s)} UTC"),
+        ("input", _short(found.input) if found.input else ""),
+        ("presets", ", ".join(found.presets_to_come)),
+    ]
+    yield from fact_lines(about, 8)
+    yield ()
+    for call in found.calls:
+        yield from _call_lines(call)
+
+
+def _call_lines(call: RecordedCall) -> Iterator[Sequence[TextCell]]:
+    state = f"{call.state}, preset" if call.is_preset else call.state
+    yield TextCell(f"{call.number:>3}"), cell(f"@{call.step}", "strong"), TextCell(state, _STYLES[call.state]), cell(f"{call.tool}({_short(call.arguments)})")
+    if call.error:
+        yield (cell(f"      {call.error}", "bad"),)
+    elif call.value is not None:
+        yield (cell(f"      {_short(call.value)}", "dim"),)
+
+
+def _short(value: object) -> str:
+    text = compact_json(value)
+    return text if len(text) <= VALUE_COLUMNS else f"{text[: VALUE_COLUMNS - 1]}…"

@@ -1,0 +1,74 @@
+"""Claims about the commands of recordings, and about `perdure mcp --record` as a real process with a client of the protocol."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from mcp.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from perdure.cli.recording_commands import ORDERS
+from perdure.recording.recorded_definition import StepOrder
+
+SERVER = Path(__file__).parent.parent / "mcp" / "raw_server.py"
+CANARY = "canary-41c7"
+
+
+def perdure(directory: Path, *arguments: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "perdure.cli", *arguments]
+    ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout if code == 0 else ended.stderr
+
+
+def recorder(directory: Path, *more: str) -> Client:
+    environment = {"CALLS": str(directory / "calls"), "TOKEN": "@{secrets.TOKEN}"}
+    raw = {"command": sys.executable, "args": [str(SERVER)], "env": environment}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"raw": raw}}))
+    arguments = ["-m", "perdure.cli", "mcp", "--record", "--recording", "r1", "--tools", "mcp.json", *more]
+    return Client(stdio_client(StdioServerParameters(command=sys.executable, args=arguments, cwd=str(directory), env={"PERDURE_SECRET_TOKEN": CANARY})))
+
+
+def files_with_canary(directory: Path) -> list[Path]:
+    return [file for file in directory.rglob("*") if file.is_file() and CANARY.encode() in file.read_bytes()]
+
+
+def test_the_orders_are_those_that_there_are() -> None:
+    assert get_args(StepOrder) == ORDERS
+
+
+@pytest.mark.slow
+async def test_a_client_records_and_people_look_save_and_end(tmp_path: Path) -> None:
+    async with recorder(tmp_path, "--title", "Adds") as client:
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert "add" in names and "recording_status" in names
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"total": 3}
+        failed = await client.call_tool("fails", {"why": "closed"})
+        assert failed.is_error
+        shown: Any = await client.call_tool("env", {})
+        assert CANARY not in shown.content[0].text, "the server has the secret, and it is masked in what it answers"
+    async with recorder(tmp_path) as client:
+        echoed: Any = await client.call_tool("echo", {"text": "@add_1.total"})
+        assert echoed.content[0].text == "3", "another process goes on with the recording"
+    (listed,) = json.loads(perdure(tmp_path, "recording", "ls", "--json"))
+    assert (listed["id"], listed["title"], listed["open"], listed["idle"]) == ("r1", "Adds", True, True)
+    text = perdure(tmp_path, "recording", "show", "r1")
+    assert "@echo_1  completed  raw.echo" in text and "@fails_1  failed" in text and "no: closed" in text
+    assert [one["step"] for one in json.loads(perdure(tmp_path, "recording", "show", "r1", "--json"))["calls"]] == ["add_1", "fails_1", "env_1", "echo_1"]
+    printed = perdure(tmp_path, "recording", "save", "r1", "adds", "--print", "--step", "add_1", "--step", "echo_1")
+    assert "tool: raw.add" in printed and '"@add_1.total"' in printed and "fails" not in printed
+    assert "adds has a draft" in perdure(tmp_path, "recording", "save", "r1", "adds", "--draft")
+    assert "adds is at version 1.0.0" in perdure(tmp_path, "recording", "save", "r1", "adds")
+    assert not files_with_canary(tmp_path)
+
+
+@pytest.mark.slow
+def test_what_can_not_be_recorded_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "none.json").write_text('{"mcpServers": {}}')
+    assert "needs MCP servers" in perdure(tmp_path, "mcp", "--record", "--tools", "none.json", code=10)
+    assert "is no file of MCP servers" in perdure(tmp_path, "mcp", "--record", "--tools", "shop.py", code=10)
+    assert "belong to --record" in perdure(tmp_path, "mcp", "--recording", "r1", code=20)
+    assert "leave --queue out" in perdure(tmp_path, "mcp", "--record", "--tools", "none.json", "--queue", "q", code=20)
