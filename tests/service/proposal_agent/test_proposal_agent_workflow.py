@@ -1,5 +1,7 @@
 """Claims about proposal agents: what they file and for whom, how they are led back from mistakes, what they can't do, and how they end."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -7,6 +9,7 @@ from perdure.core import values
 from perdure.core.errors import AlreadyExists, BadValue, DefinitionOwned, Forbidden, NotFound, ProposalRefused
 from perdure.core.operations import PROPOSAL_AGENT_WORKFLOW
 from perdure.core.paths import Key
+from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.definitions.kinds.models.untrusted_text import untrusted
 from perdure.operations import on_execution_changes, on_proposals
 from perdure.service import catalog, replay_checks
@@ -355,3 +358,24 @@ async def test_its_log_replays_in_a_process_without_models_and_tools(c: Cluster,
     heads = await c.store.heads(HeadFilter(workflow=PROPOSAL_AGENT_WORKFLOW, limit=1))
     checks = [one async for one in replay_checks.check_executions(c.store, replay_checks.workflows_by_name([]), heads)]
     assert [(one.key, one.verdict) for one in checks] == [(found.key, "fits")]
+
+
+@virtually
+async def test_an_agent_that_is_cancelled_proposes_nothing_and_keeps_what_it_has_written(c: Cluster, client: AsyncClient) -> None:
+    script = ModelScript(write(NEW), FILE)
+
+    async def slow(request: ChatRequest) -> ChatAnswer:
+        if len(request.messages) > 1:
+            await asyncio.sleep(300)
+        return await script(request)
+
+    _ = await engine(c, slow)
+    id = await start(c, "Greet somebody")
+    await asyncio.sleep(30)
+    access = StoreAccess(c.store)
+    working = await on_proposals.read_agent(access, T, id)
+    assert (working.ended, working.calls, working.document) == (False, 1, NEW) and working.why
+    await on_execution_changes.cancel(access, working.key, "not needed", wait=True)
+    found = await ended(c, id)
+    assert (found.status, found.proposal, found.document) == ("cancelled", "", NEW)
+    assert not (await list_proposals(access, T)).items
