@@ -10,13 +10,17 @@ from urllib.parse import quote
 import pytest
 
 from perdure.operations.operation_table import OPERATIONS
+from perdure.service.agent_memories import MEMORIES
 from perdure.service.audit import AuditFilter, list_entries
 from perdure.service.catalog_changes import Edit
 from perdure.service.catalog_sync import sync_definition
+from perdure.service.record_kinds import post_records
 from perdure.service.sessions import open_session
 from perdure.service.store_access import StoreAccess
+from perdure.stores.agent_memory_records import AgentMemory
 from perdure.stores.encryption import new_key
 from tests.api.service_setup import Service, service_in_process
+from tests.recording.recorder import recorder
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +31,7 @@ IN_THE_LOG = {
     *("catalog.start_document", "approvals.vote", "approvals.delegate", "approvals.vote_by_link"),
     *("approvals.complete", "approvals.fail", "approvals.heartbeat"),
     "proposals.start_agent",
+    *("recordings.start", "recordings.call", "recordings.cancel_call", "recordings.preset", "recordings.set_input", "recordings.end"),
     *("executions.start_bulk", "deliveries.replay", "deliveries.replay_many", "deliveries.send_sample"),
 }
 """Operations that start executions or send messages to them: their logs have these. For approvals, see the test of decisions."""
@@ -42,6 +47,8 @@ WITHOUT_CHANGES = {
     "upkeep.verify",
     "proposals.try",
     "proposals.try_document",
+    "recordings.definition",
+    "recordings.suggestions",
 }
 """Operations that change nothing, and are asked by POST since their arguments are long."""
 
@@ -117,6 +124,8 @@ async def _requests(service: Service, key: str) -> list[Request]:
     trigger = (await service.by(key, "POST", "/api/triggers", nightly)).json["id"]
     assert versions == {"old": 201, "drafted": 201} or versions == {"old": 200, "drafted": 200}
     proposed = await _proposed_by_another(service)
+    remembered = MEMORIES.change("default", "clerk/tea", 0, AgentMemory("clerk", "tea", "with milk", "clerk/1"))
+    await post_records(service.store, [remembered])
     return [
         Request("executions.cancel", _one("greet", "cancelled", "cancel"), {"wait": True}),
         Request("executions.terminate", _one("greet", "terminated", "terminate"), {"wait": True}),
@@ -159,6 +168,7 @@ async def _requests(service: Service, key: str) -> list[Request]:
         Request("notifications.save_rule", "/api/notification-rules/mail", {"kinds": ["asked"], "channel": "smtp"}),
         Request("notifications.remove_rule", "/api/notification-rules/mail"),
         Request("people.save_person", "/api/people/ada", {"email": "ada@example.com"}),
+        Request("executions.forget_memory", "/api/agent-memories/clerk/tea"),
         Request("access.create_key", "/api/keys", {"name": "ci", "roles": ["viewer"]}),
         Request("access.rotate_key", f"/api/keys/{made}/rotate", {}),
         Request("access.revoke_key", f"/api/keys/{made}"),
@@ -184,7 +194,17 @@ async def test_each_change_has_an_entry(tmp_path: Path) -> None:
     assert without == []
     elsewhere = {"executions.withdraw_patches", "upkeep.prune_months", "catalog.release"}  # the last changes what a watched file owns
     elsewhere |= {"secrets.save", "secrets.remove"}  # they need the package cryptography
+    elsewhere |= {"recordings.save"}  # it needs an engine that records
     assert CHANGING.keys() == {one.operation for one in requests} | IN_THE_LOG | elsewhere | LARGE_VALUES
+
+
+async def test_saving_a_recording_has_an_entry(tmp_path: Path) -> None:
+    async with service_in_process(tmp_path) as service, recorder(service.store) as recording:
+        key = await service.key("admin")
+        await recording.call("get_user", user=7)
+        saved = await service.by(key, "POST", "/api/recordings/s1/save", {"slug": "recorded"})
+        assert saved.status == 200, saved.body
+        assert await _has_entry(service, key, "recordings.save")
 
 
 async def test_a_decision_has_an_entry_with_the_key_that_gave_it_for_a_person(tmp_path: Path) -> None:

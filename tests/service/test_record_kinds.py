@@ -71,6 +71,7 @@ def test_the_flags_of_all_kinds() -> None:
         "person": (True, False),
         "notification rule": (True, False),
         "notification count": (False, True),
+        "agent_memory": (True, False),
     }
 
 

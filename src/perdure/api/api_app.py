@@ -73,10 +73,10 @@ class Pages(Protocol):
 
 
 class Endpoint(Protocol):
-    """Answers all requests of one path by itself. It calls operations by requests of its own to the application, on behalf of the same caller."""
+    """Answers all requests of one path, and below it, by itself. What it does is checked and audited as the operations of the API are."""
 
-    async def __call__(self, app: ApiApp, request: ApiRequest, send: AsgiSend) -> None:
-        """Answers a request whose caller is known."""
+    async def __call__(self, app: ApiApp, request: ApiRequest, caller: Caller, send: AsgiSend) -> None:
+        """Answers a request of a caller."""
         ...
 
     async def aclose(self) -> None:
@@ -91,7 +91,7 @@ CALL_ROUTE = ("api", "call")
 """The beginning of the routes ``/api/call/{operation}``, to which all arguments of an operation are posted, those of its path among them."""
 
 MCP_ROUTE = ("mcp",)
-"""The route of the Model Context Protocol, as segments."""
+"""The beginning of the routes of the Model Context Protocol, as segments."""
 
 PAGE_MAX = 1_000
 """The most things of a stream in one page of JSON."""
@@ -234,7 +234,7 @@ class ApiApp:
             if others is not None and (other := await others(request)) is not None:
                 fields.route = ROUTES_OF_LINKS.get(type(others), f"/{request.segments[0]}")
                 return other
-        if self._mcp is not None and request.segments == MCP_ROUTE:
+        if self._mcp is not None and request.segments[:1] == MCP_ROUTE:
             await self._answer_at_endpoint(self._mcp, request, fields, send)
             return None
         route, path = self._find(request)
@@ -256,7 +256,7 @@ class ApiApp:
         return await self._answer_once(keyed, route.operation, request, arguments, caller)
 
     async def _answer_at_endpoint(self, endpoint: Endpoint, request: ApiRequest, fields: RequestFields, send: AsgiSend) -> None:
-        """Has an endpoint answer a request of a known caller. What it calls is checked again, as a request of its own."""
+        """Has an endpoint answer a request of a known caller."""
         caller = await self._authenticate(request)
         fields.route, fields.tenant, fields.subject = "/mcp", caller.tenant, caller.subject
         self._expect_within_rate(caller)
@@ -267,7 +267,7 @@ class ApiApp:
                 message = {**message, "headers": [*message.get("headers", ()), (b"x-request-id", fields.id.encode())]}
             await send(message)
 
-        await endpoint(self, request, noted)
+        await endpoint(self, request, caller, noted)
 
     async def _answer_once(self, keyed: KeyedRequest, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
         """Answers a request with an idempotency key; a second one with what the first was given."""

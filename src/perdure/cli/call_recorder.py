@@ -14,6 +14,7 @@ from perdure.cli.shared_options import GlobalOptions
 if TYPE_CHECKING:
     from perdure.mcp.server_configs import McpServer
     from perdure.mcp_server.stdio_server import StandardStreams, StdioServer
+    from perdure.recording_proxy.recording_endpoint import RecordedServers
     from perdure.runtime.engine import Engine
     from perdure.stores.protocol import Store
 
@@ -63,6 +64,18 @@ def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Seque
 
     workflows = [recording_workflow(recorded_tools(servers, lists, channels))]
     asyncio.run(serve(workflows, (), db=settings.url(), grace_s=GRACE_S, secrets=secret_resolver_for, beside=member))
+
+
+def recorded_servers(places: Sequence[str]) -> RecordedServers | None:
+    """Returns the MCP servers among the places of tools, whose calls a server records; None if there are none."""
+    from perdure.mcp.server_configs import read_servers
+
+    found = {server.name: server for place in places if place.endswith(".json") for server in read_servers(place)}
+    if not found:
+        return None
+    from perdure.recording_proxy.recording_endpoint import RecordedServers
+
+    return RecordedServers.of(list(found.values()))
 
 
 def _servers(files: Sequence[str]) -> list[McpServer]:

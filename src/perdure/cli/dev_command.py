@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli import shared_options
+from perdure.cli.call_recorder import recorded_servers
 from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
 from perdure.cli.mcp_command import mcp_endpoint, mcp_options
 from perdure.cli.root_command import CliCommand
@@ -226,6 +227,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     settings.log("perdure", (token,))
     end_with_watcher(int(os.environ.pop(WATCHER_VARIABLE)))
     observation = observation_of(given, shows_metrics=has_prometheus())
+    recorded = recorded_servers(given["tools"])
 
     def api(store: Store, engine: Engine | None) -> ApiServer:
         secret = environment_secrets() or token.encode()  # without a secret of its own, what it signs holds until it ends
@@ -233,7 +235,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         shown: dict[str, Any] = {"broker": broker, "observer": observation.observer, "metrics": observation.exposition(store)}
         shown["facts"] = ServerDescription(version=package_version(), started_at_s=time.time(), roles=("api", "engine", "worker"), settings={"mode": "dev"})
         access = StoreAccess(store, engine)
-        shown |= {"webhooks": WebhookRoutes(access), "console": ConsolePages(("token",)), "mcp": mcp_endpoint(given)}
+        shown |= {"webhooks": WebhookRoutes(access), "console": ConsolePages(("token",)), "mcp": mcp_endpoint(given, recorded)}
         app = ApiApp(access, LoopbackAccess(token, settings.tenant), secret=secret, **shown)
         return ApiServer(app, listening)
 
@@ -241,7 +243,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
         click.echo(f"ready; it knows {'no workflow' if engine is None else known_text(engine)}")
 
     how: dict[str, Any] = {"queues": queues, "declares": code.queues, "db": db, "codec": codec, "grace_s": RELOAD_GRACE_S}
-    workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given)]
+    workflows = [*(one.code for one in code.workflows), *hosted_workflows(code, given), *([] if recorded is None else [recorded.workflow])]
     watch = partial(ClockWatch, workflows=workflows, tenant=settings.tenant)
     listeners = (*observation.listeners, watch, *folder_members(folders, settings.tenant))
     how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}

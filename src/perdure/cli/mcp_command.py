@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from perdure.mcp_server.mcp_endpoint import McpEndpoint
     from perdure.mcp_server.published_workflows import PublishedWorkflows
     from perdure.mcp_server.stdio_server import StandardStreams, StdioServer
+    from perdure.recording_proxy.recording_endpoint import RecordedServers
     from perdure.runtime.engine import Engine
     from perdure.stores.protocol import Store
 
@@ -43,12 +44,19 @@ def mcp_options(command: F) -> F:
     return click.option("--mcp-workflows", multiple=True, metavar="NAME,...", envvar="PERDURE_MCP_WORKFLOWS", help=said)(command)
 
 
-def mcp_endpoint(given: dict[str, Any]) -> McpEndpoint:
-    """Returns what answers at ``/mcp``, as `mcp_options` say. The library of the protocol is not imported before the first request."""
+def mcp_endpoint(given: dict[str, Any], recorded: RecordedServers | None) -> McpEndpoint:
+    """Returns what answers at ``/mcp``, as `mcp_options` say, and records calls of these servers. The library of the protocol is not imported before the first
+    request.
+    """
     from perdure.mcp_server.mcp_endpoint import McpEndpoint
     from perdure.mcp_server.published_workflows import PublishedWorkflows
 
-    return McpEndpoint(PublishedWorkflows(given["mcp_workflows"]), lists_aliases=given["mcp_aliases"])
+    recordings = None
+    if recorded is not None:
+        from perdure.recording_proxy.recording_endpoint import RecordingEndpoint
+
+        recordings = RecordingEndpoint(recorded)
+    return McpEndpoint(PublishedWorkflows(given["mcp_workflows"]), lists_aliases=given["mcp_aliases"], recordings=recordings)
 
 
 @click.command("mcp", cls=CliCommand)

@@ -18,6 +18,9 @@ id_argument = click.argument("id", metavar="ID")
 ALL_CALLS = 10_000
 """How many calls are shown."""
 
+LIKELY = "likely"
+"""The word in place of a key that accepts all references that are likely."""
+
 
 @click.group("recording", cls=CliGroup)
 def recording() -> None:
@@ -69,12 +72,37 @@ def show(settings: GlobalOptions, /, *, id: str, as_json: bool) -> None:
         output.show_lines(recording_views.recording_lines(found), screen())
 
 
+@click.command("suggest", cls=CliCommand)
+@id_argument
+@click.option("--weak", is_flag=True, help="Also those that are only possible.")
+@json_option
+@click.pass_obj
+def suggest(settings: GlobalOptions, /, *, id: str, weak: bool, as_json: bool) -> None:
+    """Show what literals in the arguments may have been: references to earlier results and to the input, and loops over lists.
+
+    Each has a key, which perdure recording save --accept takes.
+    """
+    from perdure.async_recordings import AsyncRecordings
+    from perdure.cli import output, recording_views
+    from perdure.cli.terminal import screen
+
+    async def read(call: LocalService) -> Any:
+        return await AsyncRecordings(call.access).suggestions(id, tenant=settings.tenant)
+
+    found = with_service(settings, read)
+    if as_json:
+        click.echo(output.indented_json(output.as_data(found)))
+    else:
+        output.show_lines(recording_views.suggestion_lines(found, weak=weak), screen())
+
+
 @click.command("save", cls=CliCommand)
 @id_argument
 @click.argument("slug", metavar="SLUG")
 @click.option("--step", "steps", multiple=True, metavar="STEP", help="Only these calls; default: all that have a result.")
 @click.option("--order", type=click.Choice(ORDERS), default="recorded", show_default=True, help="Steps follow each other, or wait only for what they refer to.")
 @click.option("--failed", is_flag=True, help="Also the calls that have failed.")
+@click.option("--accept", multiple=True, metavar="KEY", help="Put what is suggested under this key in place; likely: all that are likely.")
 @click.option("--draft", is_flag=True, help="Keep it as a draft, which is edited before it is published.")
 @click.option("--print", "prints", is_flag=True, help="Print the definition, and save nothing.")
 @click.option("--note", default="", metavar="TEXT", help="Why, for the history.")
@@ -83,7 +111,8 @@ def show(settings: GlobalOptions, /, *, id: str, as_json: bool) -> None:
 def save(settings: GlobalOptions, /, *, id: str, slug: str, prints: bool, as_json: bool, **given: Any) -> None:
     """Save the calls of a recording as the definition SLUG: its first version, or the next one.
 
-    References stay references, @input becomes the input, and everything else is as it was. It has no value of a preset or of the input.
+    References stay references, @input becomes the input, and everything else is as it was, but for what is accepted of the suggestions. It has no value of a
+    preset or of the input.
     """
     from perdure.async_recordings import AsyncRecordings
     from perdure.cli import output
@@ -92,9 +121,13 @@ def save(settings: GlobalOptions, /, *, id: str, slug: str, prints: bool, as_jso
 
     async def saved(call: LocalService) -> Any:
         recordings = AsyncRecordings(call.access)
+        accept = [key for key in given["accept"] if key != LIKELY]
+        if LIKELY in given["accept"]:
+            suggested = await recordings.suggestions(id, steps=given["steps"], failed=given["failed"], tenant=settings.tenant)
+            accept += [one.key for one in suggested.references if one.found and one.key not in accept]
         if prints:
-            return await recordings.definition(id, slug, **how)
-        return await recordings.save(id, slug, draft=given["draft"], note=given["note"], **how)
+            return await recordings.definition(id, slug, accept=accept, **how)
+        return await recordings.save(id, slug, accept=accept, draft=given["draft"], note=given["note"], **how)
 
     found = with_service(settings, saved)
     if prints:
@@ -139,5 +172,5 @@ def end(settings: GlobalOptions, /, *, id: str) -> None:
     click.echo(f"the recording {id} has ended")
 
 
-for command in (ls, show, save, preset, end):
+for command in (ls, show, suggest, save, preset, end):
     recording.add_command(command)

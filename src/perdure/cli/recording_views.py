@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from perdure.cli import terminal_text
 from perdure.cli.output import compact_json
 from perdure.cli.plain_text import TextCell, TextTable, cell, fact_lines
-from perdure.operations.on_recordings import ListedRecording, RecordingDetails
+from perdure.operations.on_recordings import ListedRecording, RecordingDetails, RecordingSuggestions, SuggestedLoop, SuggestedReference
 from perdure.recording.recording_view import RecordedCall
 
 VALUE_COLUMNS = 100
@@ -47,6 +47,25 @@ def _call_lines(call: RecordedCall) -> Iterator[Sequence[TextCell]]:
         yield (cell(f"      {call.error}", "bad"),)
     elif call.value is not None:
         yield (cell(f"      {_short(call.value)}", "dim"),)
+
+
+def suggestion_lines(found: RecordingSuggestions, *, weak: bool) -> Iterator[Sequence[TextCell]]:
+    """What literals may have been: the key, the literal and what it may have been, and why."""
+    every: list[SuggestedReference | SuggestedLoop] = [*found.references, *found.loops]
+    shown = [one for one in every if one.found or weak]
+    for one in shown:
+        what = (
+            f"{_short(one.literal)} → {one.expression or one.reference}"
+            if isinstance(one, SuggestedReference)
+            else f"{len(one.calls)} calls → each of {one.items}"
+        )
+        sure = f"{'likely' if one.found else 'possible'}, {one.confidence:.0%}"
+        yield cell(one.key, "strong"), TextCell(sure, "good" if one.found else "dim"), cell(what)
+        yield (cell(f"      {one.why}", "dim"),)
+    if hidden := len(every) - len(shown):
+        yield (cell(f"{terminal_text.count(hidden, 'more suggestion')} that {'is' if hidden == 1 else 'are'} only possible: --weak", "dim"),)
+    elif not shown:
+        yield (cell("no literal is a value that was known before", "dim"),)
 
 
 def _short(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.cli import shared_options
+from perdure.cli.call_recorder import recorded_servers
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
 from perdure.cli.mcp_command import mcp_endpoint, mcp_options
@@ -19,6 +20,7 @@ from perdure.cli.shared_options import GlobalOptions
 
 if TYPE_CHECKING:
     from perdure.api.service_api import ServiceServer, ServiceSettings
+    from perdure.recording_proxy.recording_endpoint import RecordedServers
     from perdure.runtime.engine import Engine
     from perdure.stores.payload_codec import PayloadCodec
     from perdure.stores.protocol import Store
@@ -103,15 +105,15 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     from perdure.service.triggers.clock_watch import ClockWatch
 
     parts = _checked_roles(roles)
-    if missing := [one for one in given["folders"] if not Path(one).is_dir()]:
-        raise CommandExit(ExitCode.INPUT, f"--watch {missing[0]} is not a directory\nname one with definitions in it")
+    _expect_folders(given["folders"])
     found = served_code(settings, targets, queues, given)
     if (lease_s := duration_seconds(given["lease"], "--lease")) < LEASE_S_MIN:
         raise click.UsageError(f"--lease {given['lease']} is too short: a busy process would count as dead. It is at least {LEASE_S_MIN:g}s.")
     grace_s = max((app.grace_s for app in found.code.apps), default=SHUTDOWN_GRACE_S) if given["grace"] is None else duration_seconds(given["grace"], "--grace")
     settings.log("perdure")
     observation = observation_of(given, shows_metrics="api" in parts and has_prometheus())
-    api = _ApiOfProcess(service_settings(given)._replace(observation=observation, roles=tuple(sorted(parts))), given) if "api" in parts else None
+    recorded = recorded_servers(given["tools"])
+    api = _ApiOfProcess(service_settings(given)._replace(observation=observation, roles=tuple(sorted(parts))), given, recorded) if "api" in parts else None
     if api is not None and api.settings.oidc is None:
         asyncio.run(expect_key(settings, found.db, found.codec))
 
@@ -125,23 +127,28 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
-    workflows = [*(one.code for one in found.code.workflows), *hosted_workflows(found.code, given)]
-    watch = partial(ClockWatch, workflows=workflows, tenant=settings.tenant)
-    listeners = (*observation.listeners, watch, *folder_members(map(Path, given["folders"]), settings.tenant))
+    workflows = [*(one.code for one in found.code.workflows), *hosted_workflows(found.code, given), *([] if recorded is None else [recorded.workflow])]
+    members = folder_members(map(Path, given["folders"]), settings.tenant)
+    listeners = (*observation.listeners, partial(ClockWatch, workflows=workflows, tenant=settings.tenant), *members)
     how |= {"observer": observation.observer, "listeners": listeners, "engine_options": engine_options}
     if not parts - {"worker"} and not how["queues"]:
         raise click.UsageError("a worker needs queues: name them with --queue")
     asyncio.run(served(workflows, found.code.steps, **how, ready=ready, beside=None if api is None else api.server))
 
 
+def _expect_folders(folders: tuple[str, ...]) -> None:
+    if missing := [one for one in folders if not Path(one).is_dir()]:
+        raise CommandExit(ExitCode.INPUT, f"--watch {missing[0]} is not a directory\nname one with definitions in it")
+
+
 class _ApiOfProcess:
     """The API of this process, on a socket that is open before the database is."""
 
-    def __init__(self, settings: ServiceSettings, given: dict[str, Any]) -> None:
+    def __init__(self, settings: ServiceSettings, given: dict[str, Any], recorded: RecordedServers | None) -> None:
         from perdure.api.api_server import listening_socket, url_of
         from perdure.tasks.http_endpoint import parse_listen_address
 
-        self._mcp = mcp_endpoint(given)
+        self._mcp = mcp_endpoint(given, recorded)
         self.settings, self._server_settings = settings, tls_settings(given["tls_cert"], given["tls_key"])
         if given["forwarded_allow_ips"]:
             self._server_settings |= {"proxy_headers": True, "forwarded_allow_ips": given["forwarded_allow_ips"]}

@@ -16,7 +16,9 @@ from perdure.mcp.elicited_approvals import Answer, Question
 
 
 class CallChannel(Protocol):
-    """Whoever has called a tool and waits."""
+    """Whoever has called a tool and waits. Only one that `takes_questions` is asked."""
+
+    takes_questions: bool
 
     async def report(self, done: float, total: float | None, message: str | None) -> None:
         """Tells of the progress."""

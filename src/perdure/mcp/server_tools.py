@@ -168,7 +168,9 @@ async def _asked_server(
 
     session = await sessions
     given = {name: value for name, value in secrets.items() if value is not None}
-    asked = AskedPeople(server, tool.name, info, current_resources.get().store) if channel is None else AskedCaller(channel, info)
+    asked: Asked = AskedPeople(server, tool.name, info, current_resources.get().store)
+    if channel is not None and channel.takes_questions:
+        asked = AskedCaller(channel, info)
     try:
         return await session.call(tool.name, arguments, given, progress, asked)
     except AnswerLost as error:

@@ -19,6 +19,8 @@ from perdure.mcp_server.published_workflows import PublishedWorkflows
 if TYPE_CHECKING:
     from perdure.api.api_app import ApiApp
     from perdure.api.http_requests import ApiRequest
+    from perdure.recording_proxy.recording_endpoint import RecordingEndpoint
+    from perdure.service.callers import Caller
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 """The largest message."""
@@ -27,26 +29,35 @@ BODY_BYTES_MAX = 16 * 1024 * 1024
 class McpEndpoint:
     """Answers the requests of MCP clients. `published` are the workflows that are tools of their own. The library is imported for the first request.
 
-    With `lists_aliases`, the list has the tools under their further names as well.
+    With `lists_aliases`, the list has the tools under their further names as well. `recordings` answers below ``/mcp/record``.
     """
 
-    def __init__(self, published: PublishedWorkflows | None = None, *, lists_aliases: bool = False) -> None:
-        self._published, self._lists_aliases = published or PublishedWorkflows(), lists_aliases
+    def __init__(self, published: PublishedWorkflows | None = None, *, lists_aliases: bool = False, recordings: RecordingEndpoint | None = None) -> None:
+        self._published, self._lists_aliases, self._recordings = published or PublishedWorkflows(), lists_aliases, recordings
         self._manager: asyncio.Task[Any] | None = None
         self._running: asyncio.Task[None] | None = None
         self._ending: asyncio.Event | None = None
 
-    async def __call__(self, app: ApiApp, request: ApiRequest, send: AsgiSend) -> None:
-        """Answers a request whose caller is known.
+    async def __call__(self, app: ApiApp, request: ApiRequest, caller: Caller, send: AsgiSend) -> None:
+        """Answers a request of a caller.
 
         Raises:
-            Refusal: it is no POST, or the library is not installed.
+            Refusal: it is no POST, nothing answers at this path, or the library is not installed.
+            Forbidden, BadName: see `RecordingEndpoint`.
         """
+        below = request.segments[1:]
+        if below and (len(below) != 2 or below[0] != "record"):
+            raise Refusal(404, "not_found", f"nothing answers at {request.path}", "ask /mcp, or /mcp/record/RECORDING")
+        if below and self._recordings is None:
+            raise Refusal(404, "not_found", "this server records no calls of tools", "start it with --tools mcp.json, a file of MCP servers")
         if request.method != "POST":
             message = f"{request.method} is not allowed here: there are no sessions, and the server sends nothing by itself"
             raise Refusal(405, "method_not_allowed", message, "send each message of the protocol by POST", ((b"allow", b"POST"),))
         if request.header("content-encoding").strip().lower() not in ("", "identity"):
             await request.body()  # which refuses it
+        if below and self._recordings is not None:
+            await self._recordings(app, request, caller, below[1], send)
+            return
         try:
             manager = await self._begun(app)
         except ImportError as missing:

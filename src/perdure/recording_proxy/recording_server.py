@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -64,8 +64,8 @@ REQUIRED = {"recording_preset": ["result"], "recording_input": ["values"], "reco
 class _ClientChannel:
     """The client that has made a call."""
 
-    def __init__(self, context: ServerRequestContext[Any]) -> None:
-        self._context = context
+    def __init__(self, context: ServerRequestContext[Any], *, takes_questions: bool) -> None:
+        self._context, self.takes_questions = context, takes_questions
 
     async def report(self, done: float, total: float | None, message: str | None) -> None:
         """Tells of the progress."""
@@ -89,10 +89,26 @@ class _ClientChannel:
 
 
 class RecordingServer:
-    """The server of one recording. `author` is who saves definitions."""
+    """The server of one recording. `author` is who saves definitions.
 
-    def __init__(self, access: StoreAccess, key: Key, servers: ConnectedServers, channels: CallChannels, author: str) -> None:
+    `access_for` returns the access for an operation, and raises Forbidden if the client may not call it; by default it may call all. Unless the client
+    `takes_questions`, what servers ask becomes approvals.
+    """
+
+    def __init__(
+        self,
+        access: StoreAccess,
+        key: Key,
+        servers: ConnectedServers,
+        channels: CallChannels,
+        author: str,
+        *,
+        access_for: Callable[[Callable[..., Any]], StoreAccess] | None = None,
+        takes_questions: bool = True,
+    ) -> None:
         self._access, self._key, self._servers, self._channels, self._author = access, key, servers, channels, author
+        self._access_for = access_for or (lambda _: access)
+        self._takes_questions = takes_questions
         self._tools = {f"{server.name}.{tool.name}": tool for server in servers.servers for tool in servers.lists[server.name].tools}
         self._names = listed_names(self._tools, OWN_TOOLS)
         self._endings: set[asyncio.Task[None]] = set()
@@ -137,7 +153,7 @@ class RecordingServer:
     async def _record(self, context: ServerRequestContext[Any], tool: str, arguments: dict[str, Any]) -> mcp_types.CallToolResult:
         given = str(_meta(context).get(CALL_ID) or "")
         request = CallRequest(id=given or uuid4().hex, tool=tool, arguments=arguments)
-        with self._channels.opened(self._key, request.id, _ClientChannel(context)):
+        with self._channels.opened(self._key, request.id, _ClientChannel(context, takes_questions=self._takes_questions)):
             try:
                 found = await recording_requests.call_tool(self._access, self._key, request, is_new=not given)
             except asyncio.CancelledError:
@@ -157,7 +173,7 @@ class RecordingServer:
         task.add_done_callback(self._endings.discard)
 
     async def _own_tool(self, name: str, given: dict[str, Any]) -> str:
-        access, tenant, id = self._access, self._key.tenant, self._key.id
+        access, tenant, id = self._access_for, self._key.tenant, self._key.id
         match name:
             case "recording_status":
                 return await self._status()
@@ -166,22 +182,22 @@ class RecordingServer:
                 tool = str(given.get("tool") or "")
                 arguments = given.get("arguments") or {}
                 preset = await on_recordings.preset(
-                    access, tenant, id, raw, step=str(given.get("step") or ""), tool=self._names.get(tool, tool), arguments=arguments
+                    access(on_recordings.preset), tenant, id, raw, step=str(given.get("step") or ""), tool=self._names.get(tool, tool), arguments=arguments
                 )
                 return f"{preset.step} has this result, and is marked as preset"
             case "recording_input":
-                await on_recordings.set_input(access, tenant, id, dict(given.get("values") or {}))
+                await on_recordings.set_input(access(on_recordings.set_input), tenant, id, dict(given.get("values") or {}))
                 return "the input is set"
             case "recording_save":
                 slug, order = str(given.get("name") or ""), _order(given.get("order"))
-                saved = await on_recordings.save(access, tenant, id, slug, self._author, order=order, draft=bool(given.get("draft")))
+                saved = await on_recordings.save(access(on_recordings.save), tenant, id, slug, self._author, order=order, draft=bool(given.get("draft")))
                 return f"saved as {saved.slug}" + (f"@{saved.version}" if saved.version else "") + (", as a draft" if saved.has_draft else "")
             case _:
-                await on_recordings.end(access, tenant, id)
+                await on_recordings.end(access(on_recordings.end), tenant, id)
                 return "the recording has ended; it can still be saved"
 
     async def _status(self) -> str:
-        found = await on_recordings.read(self._access, self._key.tenant, self._key.id)
+        found = await on_recordings.read(self._access_for(on_recordings.read), self._key.tenant, self._key.id)
         lines = [f"recording {self._key.id}{f' ({found.title})' if found.title else ''}, {'open' if found.open else 'ended'}"]
         lines.append(f"@input: {msgspec.json.encode(found.input).decode()}")
         for call in found.calls:

@@ -1,0 +1,131 @@
+"""Claims about ``/mcp/record/{recording}`` of `perdure serve` as a real process: roles, tenants, references, progress, questions, and a kill -9."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.cli.serve_process import ServeProcess, new_key, serving
+
+pytestmark = pytest.mark.slow
+
+FULL, RAW = Path(__file__).with_name("full_server.py"), Path(__file__).parents[1] / "mcp" / "raw_server.py"
+
+
+def started(directory: Path, *options: str) -> Any:
+    """A server that records calls of two MCP servers."""
+    full = {"command": sys.executable, "args": [str(FULL)], "env": {"MARKS": str(directory)}, "timeout": "30s"}
+    raw = {"command": sys.executable, "args": [str(RAW)], "env": {"CALLS": str(directory / "calls")}, "timeout": "30s"}
+    (directory / "mcp.json").write_text(json.dumps({"mcpServers": {"full": full, "raw": raw}}))
+    return serving(directory, "--tools", str(directory / "mcp.json"), *options, targets=())
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServeProcess]:
+    _ = new_key(tmp_path)
+    with started(tmp_path) as process:
+        yield process
+
+
+@asynccontextmanager
+async def connected(url: str, key: str, recording: str = "r1") -> AsyncIterator[Client]:
+    """A client that records."""
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=60.0) as http,
+        Client(streamable_http_client(f"{url}/mcp/record/{recording}", http_client=http)) as client,
+    ):
+        yield client
+
+
+def text(answer: Any) -> str:
+    """The text of an answer."""
+    return str(answer.content[0].text)
+
+
+async def test_calls_are_recorded_with_references_and_saved_by_an_author(tmp_path: Path, server: ServeProcess) -> None:
+    operator, author = new_key(tmp_path, "--role", "operator"), new_key(tmp_path, "--role", "operator", "--role", "author")
+    reported: list[float] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        reported.append(progress)
+
+    async with connected(server.url, operator) as client:
+        names = {one.name for one in (await client.list_tools()).tools}
+        assert {"get_user", "charge", "recording_save"} <= names
+        found = await client.call_tool("get_user", {"id": 7})
+        assert found.structured_content == {"id": 7, "name": "Ada"}
+        _ = await client.call_tool("echo", {"text": "@get_user_1.name"})
+        _ = await client.call_tool("work", {"parts": 3}, progress_callback=report)
+        refused = await client.call_tool("recording_save", {"name": "by-operator"})
+        assert refused.is_error and "author" in text(refused)
+        assert [one.uri for one in (await client.list_resources()).resources]
+    assert reported == [1, 2, 3]
+    async with connected(server.url, author) as client:
+        saved = await client.call_tool("recording_save", {"name": "greeting"})
+        assert not saved.is_error, saved.content
+    admin = new_key(tmp_path)
+    version = server.request("GET", "/api/workflow-versions/greeting", key=admin).json
+    assert "@get_user_1.name" in json.dumps(version), version
+    entries = server.request("GET", "/api/audit", key=admin).json["items"]
+    assert "recordings.save" in {one["entry"]["operation"] for one in entries}
+    calls = server.request("GET", "/api/recordings/r1", key=admin).json["calls"]
+    assert [(one["step"], one.get("sent")) for one in calls[:2]] == [("get_user_1", {"id": 7}), ("echo_1", {"text": "Ada"})]
+
+
+async def test_the_id_of_a_recording_opens_nothing(tmp_path: Path, server: ServeProcess) -> None:
+    async with connected(server.url, new_key(tmp_path, "--role", "operator")) as client:
+        _ = await client.call_tool("get_user", {"id": 1})
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    accept = {"accept": "application/json, text/event-stream"}
+    for key, status in (("", 401), (new_key(tmp_path, "--role", "viewer"), 403), (new_key(tmp_path, "--role", "author"), 403)):
+        assert server.request("POST", "/mcp/record/r1", call, key=key, headers=accept).status == status
+    other = new_key(tmp_path, "--admin", "--tenant", "other")
+    async with connected(server.url, other) as client:
+        shown = text(await client.call_tool("recording_status", {}))
+        assert "get_user_1" not in shown, "another tenant has a recording of its own under this id"
+    admin = new_key(tmp_path)
+    assert server.request("POST", "/mcp/record/a%2Fb/c", call, key=admin, headers=accept).status == 404
+    assert server.request("GET", "/mcp/record/r1", key=admin).status == 405
+
+
+async def test_what_a_server_asks_is_an_approval(tmp_path: Path, server: ServeProcess) -> None:
+    key = new_key(tmp_path)
+    async with connected(server.url, key) as client:
+        calling = asyncio.create_task(client.call_tool("asks", {}))
+        waiting: list[Any] = []
+        while not waiting:
+            await asyncio.sleep(0.1)
+            waiting = (await asyncio.to_thread(server.request, "GET", "/api/approvals", None, key)).json["items"]
+        decided = {"approve": True, "by": "ada", "value": {"account": "savings"}}
+        answer = await asyncio.to_thread(server.request, "POST", f"/api/approvals/{quote(waiting[0]['id'], safe='')}/decide", decided, key)
+        assert answer.status < 300, answer.body
+        assert "savings" in text(await asyncio.wait_for(calling, 60))
+
+
+async def test_a_recording_goes_on_after_a_kill(tmp_path: Path) -> None:
+    key = new_key(tmp_path)
+    with started(tmp_path) as process:
+        async with connected(process.url, key) as client:
+            _ = await client.call_tool("get_user", {"id": 7})
+        process.process.kill()
+        process.process.wait()
+    with started(tmp_path) as process:
+        async with connected(process.url, key) as client:
+            answer = await client.call_tool("echo", {"text": "@get_user_1.name"})
+            assert text(answer) == "Ada"
+
+
+def test_a_server_without_mcp_servers_says_so(tmp_path: Path) -> None:
+    key = new_key(tmp_path)
+    with serving(tmp_path) as process:
+        answer = process.request("POST", "/mcp/record/r1", {}, key=key)
+        assert answer.status == 404 and "--tools mcp.json" in answer.json["next"]
