@@ -271,6 +271,18 @@ steps:
 output: {read: "@read", file: "@file"}
 """
 
+MODELS = """
+order: listed
+input: {n: {type: integer}}
+steps:
+  - {id: ask, listen: go}
+  - {id: word, when: false, llm: {prompt: "Say it in a word", model: fake, stream: true}}
+  - id: chat
+    when: false
+    agent: {prompt: "Find it out", model: fake, stream: true, budget: {tokens: 3000, shared: research}}
+output: "@input.n"
+"""
+
 HEAD = """
 version: 1.2.0
 description: Everything that a document has beside its steps
@@ -747,6 +759,7 @@ CASES: dict[str, DefinitionEntry] = {
     "definition_work": DefinitionEntry(WORK, (GivenOutcome("task", "printed"),), {"n": 7}),
     "definition_sql": DefinitionEntry(STATEMENTS, (Sent(),), {"n": 7}),
     "definition_apis": DefinitionEntry(APIS, (Sent(),), {"n": 7}),
+    "definition_models": DefinitionEntry(MODELS, (Sent(),), {"n": 7}),
     "definition_head": DefinitionEntry(HEAD, input={"name": "ann"}),
     "definition_blocks": DefinitionEntry(BLOCKS, (Sent("note", "n"), Waited(30), Sent("go", 1)), {"n": 7}),
     "definition_each": DefinitionEntry(EACH, (Waited(30), Sent("x", 1), Sent("y", 2)), {"of": [5, 6, 7]}),

@@ -1,5 +1,6 @@
 """What is asked of a proposal agent, and the start of it."""
 
+import asyncio
 import math
 
 import msgspec
@@ -24,6 +25,9 @@ TURNS = 20
 TURNS_MAX = 200
 TOKENS_MAX = 2_000_000
 """How many tokens an agent may read and write in all."""
+
+WAIT_S, LOOK_S = 2.0, 0.2
+"""How long an engine with models is waited for before an agent is refused, and the time between two looks."""
 
 NO_MODEL = (
     "nothing was started: no running engine has a model that could write a definition. Name models in a file (docs/guides/models.md), and give --models FILE "
@@ -82,12 +86,17 @@ async def _new_slug(access: StoreAccess, tenant: str, slug: str) -> str:
 
 
 async def _expect_models(access: StoreAccess, tenant: str, slug: str) -> None:
-    """Checks that a running engine has models, and with them the workflow of these agents."""
-    for one in await queries.list_holders(access):
-        serves = one.tenants is None or tenant in one.tenants
-        if one.alive and serves and any(program.partition("@")[0] == PROPOSAL_AGENT_WORKFLOW for program in one.programs):
-            return
-    raise ProposalRefused(slug, NO_MODEL)
+    """Checks that a running engine has models, and with them the workflow of these agents. One that has just begun, or is late, is waited for."""
+    now_s = asyncio.get_running_loop().time
+    until_s = now_s() + WAIT_S
+    while True:
+        for one in await queries.list_holders(access):
+            serves = one.tenants is None or tenant in one.tenants
+            if one.alive and serves and any(program.partition("@")[0] == PROPOSAL_AGENT_WORKFLOW for program in one.programs):
+                return
+        if now_s() >= until_s:
+            raise ProposalRefused(slug, NO_MODEL)
+        await asyncio.sleep(LOOK_S)
 
 
 def proposal_agent_start(tenant: str, id: str, order: ProposalOrder, initiator: str) -> StartRequest:

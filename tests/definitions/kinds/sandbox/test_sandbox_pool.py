@@ -166,7 +166,7 @@ async def test_who_is_cancelled_leaves_no_process_and_no_descriptor(alone: None)
             await asyncio.sleep(0.005)
         assert await js("export default () => 1") == 1
     gc.collect()
-    assert descriptors() == before
+    assert descriptors() <= before, "what an earlier test left may be closed meanwhile"
 
 
 @LINUX
