@@ -57,6 +57,8 @@ PAGES = {
     "recording-accepted": "/recordings/refund-5521?accept=bank_refund_1%2Forder&accept=refund_1%2Forder",
     "recording-empty": "/recordings/empty",
     "people": "/system?tab=people",
+    "tools": "/system?tab=tools",
+    "costs": "/system?tab=costs",
     "system": "/system",
     "nothing": "/executions/order/o-1/nothing",
 }

@@ -24,7 +24,10 @@ PATHS = (
     "/triggers/report:nightly",
     "/triggers/paid:stripe",
     "/triggers/billing:paid",
-    *(f"/system?tab={tab}" for tab in ("health", "engines", "queues", "rates", "secrets", "keys", "sessions", "people", "notifications", "audit")),
+    *(
+        f"/system?tab={tab}"
+        for tab in ("health", "engines", "queues", "rates", "tools", "costs", "secrets", "keys", "sessions", "people", "notifications", "audit")
+    ),
 )
 
 
@@ -310,6 +313,22 @@ async def test_the_absence_of_a_person_is_saved(shop: Shop, page: Page) -> None:
 
 
 # Who may what
+
+
+async def test_tools_of_engines_and_costs_of_models_are_listed(shop: Shop, page: Page) -> None:
+    await go(page, shop, "/system?tab=tools", "eve")
+    tools = page.get_by_role("group", name="Tools")
+    await expect(tools).to_contain_text("calculate_total")
+    await page.get_by_label("Tools whose names contain").fill("CALC")
+    await expect(tools.get_by_role("rowheader")).to_have_text(["calculate_total"])
+    await page.get_by_label("Tools whose names contain").fill("nothing of this name")
+    await expect(page.get_by_text("No tool has this in its name.")).to_be_visible()
+    await go(page, shop, "/system?tab=costs", "eve")
+    costs = page.get_by_role("group", name="Costs of models")
+    await expect(costs).to_contain_text("triage")
+    await page.get_by_label("Costs", exact=True).select_option(label="of the last day")
+    await expect(page).to_have_url(re.compile("within=86400"))
+    await expect(costs).to_contain_text("triage")
 
 
 async def test_who_may_only_look_is_told_why_nothing_can_be_changed(shop: Shop, page: Page) -> None:

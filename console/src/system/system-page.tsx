@@ -10,6 +10,8 @@ import { QueueTab } from "./queue-tab";
 
 const part = <Name extends string>(load: () => Promise<Record<Name, () => ReactNode>>, name: Name) => lazy(async () => ({ default: (await load())[name] }));
 const RateTab = part(() => import("./rate-tab"), "RateTab");
+const ToolTab = part(() => import("./tool-tab"), "ToolTab");
+const CostTab = part(() => import("./cost-tab"), "CostTab");
 const SecretTab = part(() => import("./secret-tab"), "SecretTab");
 const KeyTab = part(() => import("./key-tab"), "KeyTab");
 const SessionTab = part(() => import("./session-tab"), "SessionTab");
@@ -32,6 +34,8 @@ export function SystemPage() {
           { id: "engines", title: "Engines and workers", content: () => <EngineTab /> },
           { id: "queues", title: "Queues", content: () => <QueueTab /> },
           { id: "rates", title: "Rates", content: later(<RateTab />) },
+          { id: "tools", title: "Tools", content: later(<ToolTab />) },
+          { id: "costs", title: "Model costs", content: later(<CostTab />) },
           { id: "secrets", title: "Secrets", content: later(<SecretTab />) },
           { id: "keys", title: "Keys", content: later(<KeyTab />) },
           { id: "sessions", title: "Sessions", content: later(<SessionTab />) },
