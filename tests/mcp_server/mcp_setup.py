@@ -19,14 +19,16 @@ from perdure.mcp_server.tool_service import CallOutcome, ToolService
 from perdure.service.callers import Role
 from tests.api.api_setup import WORKFLOWS, add
 from tests.api.service_setup import Service
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 INVOICE = {"perdure": 1, "name": "invoice", "allow": {"self_edit": True}, "vars": {"n": 0}, "steps": [{"id": "note", "set": {"n": 1}}], "output": "@vars.n"}
 
 
 @asynccontextmanager
 async def mcp_service(directory: Path, settings: ServiceSettings = DEFAULTS, *, mcp: McpEndpoint | None = None) -> AsyncIterator[Service]:
-    """A service in this process over an engine that runs definitions of the catalog, which may use the steps of the tests."""
-    async with App(WORKFLOWS, tools=[add], db=f"sqlite:///{directory}/service.db") as app:
+    """A service in this process over an engine that runs definitions of the catalog, which may use the steps of the tests. Its model writes nothing."""
+    writer = ModelScript([("give_up", {"reason": "these are tests"})])
+    async with App(WORKFLOWS, tools=[add], db=f"sqlite:///{directory}/service.db", deployment=deployed(default=writer)) as app:
         service = ServiceApi(app.client.access, settings, mcp=mcp)
         running = asyncio.create_task(service.run())
         try:

@@ -53,6 +53,10 @@ async def prepared(tools: Tools, name: str) -> dict[str, Any]:
         return {}
     if "recording" in name:
         return await a_recording(tools, name)
+    if name == "propose_from_words":
+        return {}
+    if name == "get_proposal_agent":
+        return {"agent": (await tools("propose_from_words", words="Greet", new=True))["id"]}
     _ = await tools("create_workflow", document=TRIGGERED if "trigger" in name else INVOICE)
     match name:
         case "compare_workflow_versions" | "roll_back_workflow":

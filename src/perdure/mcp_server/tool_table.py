@@ -172,6 +172,29 @@ CATALOG: tuple[ModelTool, ...] = (
         about={"proposal": "The id of the proposal."},
     ),
     SingleOperationTool(
+        "propose_from_words",
+        on_proposals.start_agent,
+        "Has a model of an engine write or change a workflow, check and try it, and file it as a proposal. get_proposal_agent says how far it is.",
+        {"words": "Greet whoever signs up by name", "new": True},
+        left_out=("instructions",),
+        about={
+            "words": "What the workflow should do, or what should be different.",
+            "definition": "The slug of the workflow to change, or of a new one.",
+            "new": "Write a new workflow.",
+            "model": "A name that the engine knows; its default model if none is given.",
+            "maxTurns": "How many model calls it may make.",
+            "maxCostUsd": "How much it may cost.",
+            "agentId": "An id by which it is found when it is asked for again.",
+        },
+    ),
+    SingleOperationTool(
+        "get_proposal_agent",
+        on_proposals.read_agent,
+        "Says what a proposal agent has done, and how it has ended: its proposal, or the document that came nearest with its findings.",
+        {"agent": "a1"},
+        about={"agent": "Its id, as propose_from_words has answered."},
+    ),
+    SingleOperationTool(
         "get_definition_format",
         on_kinds.definition_format,
         "Reads the JSON Schema of definitions and the operators of conditions. It is long: read parts of it by read_part. search_tools finds kinds of steps.",
@@ -499,6 +522,13 @@ RECORDINGS: tuple[ModelTool, ...] = (
         "Reads a recording: its input, and its calls with their results.",
         {"recording": "s1"},
         about={**_RECORDING, "after": "The number of the last call that was read."},
+    ),
+    SingleOperationTool(
+        "suggest_for_recording",
+        on_recordings.suggestions,
+        "Finds what literals in the arguments of a recording may have been: references to earlier results or the input, and loops. Each has a `key`.",
+        {"recording": "s1"},
+        about=_CHOICES,
     ),
     SingleOperationTool(
         "preview_recording",
