@@ -12,14 +12,18 @@ from uuid import uuid4
 
 import msgspec
 
+from perdure.code.declarations import Step
 from perdure.core.attribute_filter import attribute_conditions
 from perdure.core.errors import AlreadyExists, BadDefinition, BadValue, NotFound
+from perdure.core.program import CATALOG_PROGRAM
 from perdure.definitions.format.canonical_form import definition_bytes
 from perdure.definitions.format.compiler import compile_definition
 from perdure.definitions.format.definition_diff import DefinitionChange, definition_changes, render_changes
 from perdure.definitions.format.definition_findings import DefinitionFinding, error_finding
+from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.shown_graph import ShownGraph, shown_graph
 from perdure.definitions.kinds import config_checks
+from perdure.definitions.kinds.config_checks import NO_TOOLS
 from perdure.dialects.definition_reader import ReadDefinition
 from perdure.service import catalog_changes as changes
 from perdure.service.catalog_calls import CallingDefinition, find_calls
@@ -194,16 +198,16 @@ def received_bytes(document: bytes) -> bytes:
     return document
 
 
-async def read_document(document: bytes, name: str = "") -> ReadDefinition:
-    """Reads and checks a document. `name` applies if it has none.
+async def read_document(document: bytes, name: str = "", tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS) -> ReadDefinition:
+    """Reads and checks a document. `name` applies if it has none. Arguments for these `tools` are held against what they take.
 
     Raises:
         BadDefinition: it is not valid; the error has all findings.
     """
-    return await asyncio.to_thread(config_checks.read_checked, document, name)
+    return await asyncio.to_thread(config_checks.read_checked, document, name, some_tools=tools)
 
 
-async def read_with_slug(document: bytes, slug: str, name: str = "") -> tuple[ReadDefinition, str]:
+async def read_with_slug(document: bytes, slug: str, name: str = "", tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS) -> tuple[ReadDefinition, str]:
     """Reads and checks a document, and finds its slug: the given one, or else one that is made of its name. `name` applies if it has none.
 
     Raises:
@@ -211,7 +215,7 @@ async def read_with_slug(document: bytes, slug: str, name: str = "") -> tuple[Re
         BadName: the slug is not valid, or none can be made of the name.
     """
     given = checked_slug(slug) if slug else ""
-    read = await read_document(document, given or name)
+    read = await read_document(document, given or name, tools)
     return read, given or slug_of_name(str(read.canonical["name"]))
 
 
@@ -246,10 +250,16 @@ async def preview_document(access: StoreAccess, tenant: str, document: bytes, sl
     return DocumentPreview(**fields, graph=graph, before=current, changes=found, changes_text=render_changes(found))
 
 
+def _tools_here(access: StoreAccess) -> Mapping[str, Step[Any, Any, Any]]:
+    """The tools that definitions of the catalog have in the engine of this process, if it has one."""
+    host = None if access.engine is None else access.engine.known.get(CATALOG_PROGRAM)
+    return host.tools if isinstance(host, GraphWorkflow) else NO_TOOLS
+
+
 async def _checked(access: StoreAccess, tenant: str, document: bytes, slug: str) -> tuple[CheckedDocument, ReadDefinition | None]:
     """What was found in a document, and what it says; None if it can't be read."""
     try:
-        read, found = await read_with_slug(received_bytes(document), slug)
+        read, found = await read_with_slug(received_bytes(document), slug, tools=_tools_here(access))
     except BadDefinition as error:
         return CheckedDocument(valid=False, findings=list(error.findings), slug=slug), None
     about = read.canonical

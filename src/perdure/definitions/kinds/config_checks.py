@@ -27,12 +27,14 @@ def read_checked(
     kinds: Mapping[str, Kind] | None = None,
     blobs: Mapping[str, Any] | None = None,
     tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS,
+    *,
     all_tools: Mapping[str, Step[Any, Any, Any]] | None = None,
+    some_tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS,
 ) -> ReadDefinition:
     """Reads a definition and checks its configs against the installed kinds, as every run does.
 
     `blobs` holds the values of references ``cas://…``; `tools` are the known tools, which decide what may accompany their use. With `all_tools`, there are no
-    others, and arguments are held against what they take: this is for those who write definitions.
+    others, and arguments are held against what they take: this is for those who write definitions. Those for `some_tools` are, too.
 
     Raises:
         BadDefinition: it is not valid; its `findings` are all problems.
@@ -41,7 +43,7 @@ def read_checked(
 
     def checked(document: dict[str, Any]) -> Iterator[DefinitionFinding]:
         yield from config_findings(document, known, tools if all_tools is None else all_tools)
-        yield from argument_findings(document, all_tools) if all_tools is not None else ()
+        yield from argument_findings(document, all_tools) if all_tools is not None else argument_findings(document, some_tools, are_all=False)
 
     return definition_reader.read_definition(text_or_data, name, blobs, checked)
 

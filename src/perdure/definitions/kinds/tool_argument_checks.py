@@ -15,14 +15,19 @@ from perdure.definitions.format.step_tree import placed_steps
 PROBLEMS_SHOWN = 3
 
 
-def argument_findings(document: dict[str, Any], tools: Mapping[str, Step[Any, Any, Any]]) -> Iterator[DefinitionFinding]:
-    """Yields what is wrong with the tools that steps name, and with their arguments: unknown, missing, or values that do not fit."""
+def argument_findings(document: dict[str, Any], tools: Mapping[str, Step[Any, Any, Any]], *, are_all: bool = True) -> Iterator[DefinitionFinding]:
+    """Yields what is wrong with the tools that steps name, and with their arguments: unknown, missing, or values that do not fit.
+
+    Unless these `are_all` tools that there are, one that is not among them may be known elsewhere.
+    """
     for one in placed_steps(document):
         name = one.step.get("tool")
         if not isinstance(name, str) or is_computed(name):
             continue
         where = readable_location(document, one.pointer)
         if name not in tools:
+            if not are_all:
+                continue
             meant = closest_name(name, tools)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(sorted(tools)[:10]) or 'none'}"
             yield warning_finding("unknown_tool", joined_pointer(one.pointer, "tool"), f"{where}: no tool {name[:80]!r} is given; {hint}", meant)
