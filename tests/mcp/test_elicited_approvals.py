@@ -4,7 +4,7 @@ import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from perdure import App, Definition
 from perdure.core.errors import DecisionRefused, HasEnded
 from perdure.mcp import mcp_tools
 from perdure.service.approvals import Approval
+from perdure.stores.sqlite.store import SqliteStore
 
 SERVER = Path(__file__).with_name("raw_server.py")
 
@@ -60,6 +61,29 @@ async def test_who_rejects_declines() -> None:
     async with asking() as (app, handle):
         await app.client.reject(await question(app), by="ada")
         assert await handle.result(timeout="30s") == {"action": "decline"}
+
+
+async def test_who_is_asked_listens_to_the_store_no_longer_than_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    listening: list[Callable[[], None]] = []
+    on_change = SqliteStore.on_change
+
+    def counted(store: SqliteStore, notify: Callable[[], None]) -> Callable[[], None]:
+        end = on_change(store, notify)
+        listening.append(end)
+
+        def ended() -> None:
+            listening.remove(end)
+            end()
+
+        return ended
+
+    monkeypatch.setattr(SqliteStore, "on_change", counted)
+    async with asking() as (app, handle):
+        asked = await question(app)
+        during = len(listening)
+        await app.client.reject(asked, by="ada")
+        _ = await handle.result(timeout="30s")
+        assert len(listening) < during
 
 
 async def test_an_address_is_shown() -> None:

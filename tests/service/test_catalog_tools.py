@@ -24,7 +24,7 @@ async def said(app: App) -> list[tuple[str, int, str]]:
     return [(one.code, one.line, one.severity) for one in found.findings if "argument" in one.code]
 
 
-async def test_arguments_of_a_known_tool_are_checked_when_a_definition_is_saved(tmp_path: Path) -> None:
+async def test_arguments_of_a_known_tool_are_checked_with_a_definition(tmp_path: Path) -> None:
     async with App([], tools=[add], db=f"sqlite:///{tmp_path}/it.db") as app:
         assert await said(app) == [("missing_argument", 6, "warning"), ("bad_argument", 6, "warning"), ("unknown_argument", 6, "warning")]
         saved = await app.client.catalog.create(DOCUMENT)

@@ -210,7 +210,6 @@ function attributeText(value: unknown): string {
   return value === undefined ? "" : Array.isArray(value) ? value.map(String).join(", ") : String(value);
 }
 
-/** The rows of a filter, page by page. A row changes in its place; new executions are counted, and come in when they are asked for. */
 /** Begins to read the list that search parameters name, before it is drawn. */
 export function prefetchList(search: URLSearchParams): void {
   const filter = filterOf({ text: (name) => search.get(name) ?? "", list: (name) => search.getAll(name) });
@@ -223,6 +222,7 @@ function rowsOptions(query: ReturnType<typeof queryOf>) {
   return pagesOptions("/api/executions", query, (after?: string) => api.GET("/api/executions", { params: { query: { ...query, after } } }), { staleTime: 5_000, refetchOnWindowFocus: false });
 }
 
+/** The rows of a filter, page by page. A row changes in its place; new executions are counted, and come in when they are asked for. */
 function useRows(filter: ExecutionFilter) {
   const client = useQueryClient();
   const [added, setAdded] = useState<ReadonlySet<string>>(new Set());

@@ -12,9 +12,8 @@ from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.shared_options import GlobalOptions
 
 if TYPE_CHECKING:
-    from perdure.mcp.server_configs import McpServer
     from perdure.mcp_server.stdio_server import StandardStreams, StdioServer
-    from perdure.recording_proxy.recording_endpoint import RecordedServers
+    from perdure.recording_proxy.recorded_servers import RecordedServers
     from perdure.runtime.engine import Engine
     from perdure.stores.protocol import Store
 
@@ -26,16 +25,11 @@ def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Seque
     """Records until the client closes the input, or a signal. The engine in this process calls the tools; it knows nothing else."""
     import asyncio
 
-    from perdure.mcp.call_channels import CallChannels
-    from perdure.mcp.server_tools import recorded_tools
-    from perdure.mcp.tool_lists import kept_lists
     from perdure.recording.recording_requests import recording_key
-    from perdure.recording.recording_workflow import recording_workflow
     from perdure.runtime.server import serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
-    servers = _servers(files)
-    lists, channels = kept_lists(servers), CallChannels()
+    recorded = _expected_servers(files)
     key = recording_key(settings.tenant, recording or uuid4().hex)
 
     def member(store: Store, engine: Engine | None) -> StdioServer:
@@ -57,33 +51,29 @@ def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Seque
             click.echo(
                 f"perdure: the recording {key.id} {what}\nperdure recording show {key.id} shows it, perdure recording save {key.id} SLUG saves it", err=True
             )
-            server = RecordingServer(access, key, ConnectedServers(servers, lists, engine, key.tenant), channels, LOCAL.subject).server
+            connected = ConnectedServers(recorded.servers, recorded.lists, engine, key.tenant)
+            server = RecordingServer(access, key, connected, recorded.channels, LOCAL.subject).server
             await server.run(read, write, server.create_initialization_options())
 
         return StdioServer(streams, serve_messages)
 
-    workflows = [recording_workflow(recorded_tools(servers, lists, channels))]
-    asyncio.run(serve(workflows, (), db=settings.url(), grace_s=GRACE_S, secrets=secret_resolver_for, beside=member))
+    asyncio.run(serve([recorded.workflow], (), db=settings.url(), grace_s=GRACE_S, secrets=secret_resolver_for, beside=member))
 
 
 def recorded_servers(places: Sequence[str]) -> RecordedServers | None:
     """Returns the MCP servers among the places of tools, whose calls a server records; None if there are none."""
-    from perdure.mcp.server_configs import read_servers
-
-    found = {server.name: server for place in places if place.endswith(".json") for server in read_servers(place)}
-    if not found:
+    files = [place for place in places if place.endswith(".json")]
+    if not files:
         return None
-    from perdure.recording_proxy.recording_endpoint import RecordedServers
+    from perdure.recording_proxy.recorded_servers import RecordedServers
 
-    return RecordedServers.of(list(found.values()))
+    return RecordedServers.of_files(files)
 
 
-def _servers(files: Sequence[str]) -> list[McpServer]:
-    from perdure.mcp.server_configs import read_servers
-
+def _expected_servers(files: Sequence[str]) -> RecordedServers:
     if other := [file for file in files if not file.endswith(".json")]:
         raise CommandExit(ExitCode.INPUT, f"--tools {other[0]} is no file of MCP servers, and nothing else can be recorded\nname a file such as mcp.json")
-    found = {server.name: server for file in files for server in read_servers(file)}
-    if not found:
+    recorded = recorded_servers(files)
+    if recorded is None:
         raise CommandExit(ExitCode.INPUT, "--record needs MCP servers whose tools are called\nname a file with some: perdure mcp --record --tools mcp.json")
-    return list(found.values())
+    return recorded

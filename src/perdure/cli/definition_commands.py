@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,11 +66,12 @@ def definition_findings(
     from perdure.core.errors import BadDefinition
     from perdure.definitions.format import definition_findings
     from perdure.definitions.kinds import config_checks
+    from perdure.definitions.kinds.tool_argument_checks import argument_findings
 
     try:
-        definition = config_checks.read_checked(
-            definition_files.read_nonempty(file), definition_files.default_name(file), blobs=definition_files.blob_contents(blobs), all_tools=tools
-        )
+        document, name, contents = definition_files.read_nonempty(file), definition_files.default_name(file), definition_files.blob_contents(blobs)
+        more = None if tools is None else partial(argument_findings, tools=tools)
+        definition = config_checks.read_checked(document, name, blobs=contents, tools=tools or config_checks.NO_TOOLS, more=more)
     except BadDefinition as error:
         return None, list(error.findings)
     except definition_files.UnreadableFile as why:

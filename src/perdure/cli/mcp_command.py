@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from perdure.mcp_server.mcp_endpoint import McpEndpoint
     from perdure.mcp_server.published_workflows import PublishedWorkflows
     from perdure.mcp_server.stdio_server import StandardStreams, StdioServer
-    from perdure.recording_proxy.recording_endpoint import RecordedServers
+    from perdure.recording_proxy.recorded_servers import RecordedServers
     from perdure.runtime.engine import Engine
     from perdure.stores.protocol import Store
 

@@ -102,7 +102,7 @@ def suggest(settings: GlobalOptions, /, *, id: str, weak: bool, as_json: bool) -
 @click.option("--step", "steps", multiple=True, metavar="STEP", help="Only these calls; default: all that have a result.")
 @click.option("--order", type=click.Choice(ORDERS), default="recorded", show_default=True, help="Steps follow each other, or wait only for what they refer to.")
 @click.option("--failed", is_flag=True, help="Also the calls that have failed.")
-@click.option("--accept", multiple=True, metavar="KEY", help="Put what is suggested under this key in place; likely: all that are likely.")
+@click.option("--accept", multiple=True, metavar="KEY", help="Put what is suggested under this key in place; likely: all references that are likely.")
 @click.option("--draft", is_flag=True, help="Keep it as a draft, which is edited before it is published.")
 @click.option("--print", "prints", is_flag=True, help="Print the definition, and save nothing.")
 @click.option("--note", default="", metavar="TEXT", help="Why, for the history.")

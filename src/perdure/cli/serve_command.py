@@ -20,7 +20,7 @@ from perdure.cli.shared_options import GlobalOptions
 
 if TYPE_CHECKING:
     from perdure.api.service_api import ServiceServer, ServiceSettings
-    from perdure.recording_proxy.recording_endpoint import RecordedServers
+    from perdure.recording_proxy.recorded_servers import RecordedServers
     from perdure.runtime.engine import Engine
     from perdure.stores.payload_codec import PayloadCodec
     from perdure.stores.protocol import Store

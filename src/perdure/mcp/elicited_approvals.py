@@ -6,8 +6,8 @@ decision that was made. The approval is cancelled when the call ends before peop
 
 from __future__ import annotations
 
+import itertools
 import logging
-import time
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple, Protocol
@@ -20,7 +20,7 @@ from perdure.code.child_executions import child_id
 from perdure.code.step_environment import StepInfo
 from perdure.core import values
 from perdure.core.error_text import shorten_text
-from perdure.core.errors import BadExpression, ExecutionCancelled, ExecutionFailed, HasEnded, NotFound
+from perdure.core.errors import BadExpression, ExecutionCancelled, ExecutionFailed, HasEnded, MissingExtra, NotFound
 from perdure.core.operations import APPROVAL_WORKFLOW
 from perdure.core.paths import Key
 from perdure.definitions.expr import json_schema
@@ -76,8 +76,7 @@ class AskedPeople:
     """Asks people on behalf of one call of a tool, as often as its server asks."""
 
     def __init__(self, server: McpServer, tool: str, info: StepInfo, store: Store) -> None:
-        self._server, self._tool, self._info = server, tool, info
-        self._access = StoreAccess(store)
+        self._server, self._tool, self._info, self._store = server, tool, info, store
         self._open = set[Key]()
 
     @property
@@ -92,38 +91,42 @@ class AskedPeople:
 
     async def ask(self, question: Question) -> Answer:
         """Asks people, and waits until they have decided or the time is over. What does not fit the form is asked for again, with the reason."""
-        refused, times = "", 0
-        while True:
-            times += 1
-            verdict = await self._verdict(question, times, refused)
-            if verdict is None or verdict.expired:
-                return Answer("cancel")
-            decision = verdict.decision()
-            if not decision.approved:
-                return Answer("decline")
-            if not (refused := _problem(question.form, decision.value)):
-                return Answer("accept", decision.value if question.form else None)
+        refused, access = "", StoreAccess(self._store)
+        try:
+            for times in itertools.count(1):
+                verdict = await self._verdict(access, question, times, refused)
+                if verdict is None or verdict.expired:
+                    break
+                decision = verdict.decision()
+                if not decision.approved:
+                    return Answer("decline")
+                if not (refused := _problem(question.form, decision.value)):
+                    return Answer("accept", decision.value if question.form else None)
+            return Answer("cancel")
+        finally:
+            await access.aclose()  # it listens to the store as long as it is open
 
     async def withdraw(self) -> None:
         """Cancels the approvals that nobody waits for any more."""
         for key in list(self._open):
             self._open.discard(key)
             try:
-                await cancel_execution(self._access, key, f"{self._tool} of the MCP server {self._server.name} does not ask it any more", wait=False)
+                await cancel_execution(
+                    StoreAccess(self._store), key, f"{self._tool} of the MCP server {self._server.name} does not ask it any more", wait=False
+                )
             except (HasEnded, NotFound):
                 continue
 
-    async def _verdict(self, question: Question, times: int, refused: str) -> ApprovalVerdict | None:
+    async def _verdict(self, access: StoreAccess, question: Question, times: int, refused: str) -> ApprovalVerdict | None:
         """The verdict of people; None if the approval was cancelled."""
         key = Key(self.tenant, APPROVAL_WORKFLOW, self._id(question, times))
         self._open.add(key)
         self._info.heartbeat({"asks": shorten_text(question.message, TITLE_CHARACTERS_MAX), "approval": key.id})
-        _ = await start_execution(self._access, self._request(key, question, refused))
+        now_s = (await self._store.store_time()).now_s
+        _ = await start_execution(access, self._request(key, question, refused, now_s))
         verdict: ApprovalVerdict | None = None
         try:
-            verdict = values.decode(
-                await wait_for_result(self._access.watch, self._access.store, key), ApprovalVerdict, "the verdict on a question of", self._info.path
-            )
+            verdict = values.decode(await wait_for_result(access.watch, self._store, key), ApprovalVerdict, "the verdict on a question of", self._info.path)
         except (ExecutionCancelled, ExecutionFailed) as ended:
             logger.warning("a question of the MCP server %s has no answer: %s", self._server.name, ended)
         self._open.discard(key)
@@ -133,7 +136,7 @@ class AskedPeople:
         asked = sha256(msgspec.json.encode((question.message, question.form, question.url, times), order="deterministic")).hexdigest()
         return child_id(f"{self._info.key}:asks:{asked[:16]}")
 
-    def _request(self, key: Key, question: Question, refused: str) -> StartRequest:
+    def _request(self, key: Key, question: Question, refused: str, now_s: float) -> StartRequest:
         people, execution = self._server.elicitation, self._info.execution
         asked_by = f"{self._server.name}.{self._tool}"
         subject = ApprovalSubject(resource_type="execution", resource_id=f"{execution.workflow}/{execution.id}", deeplink=question.url)
@@ -147,7 +150,7 @@ class AskedPeople:
             refused=refused,
             subject=subject,
         )
-        attributes = approval_attributes(subject, people.assignees, people.timeout_s, execution, time.time())
+        attributes = approval_attributes(subject, people.assignees, people.timeout_s, execution, now_s)
         return StartRequest(key=key, input=values.encode(((request,), {}), "what is asked", self._info.path), attributes=attributes)
 
 
@@ -159,5 +162,5 @@ def _problem(form: Mapping[str, Any] | None, filled: Any) -> str:
         return "the form has to be filled in"
     try:
         return "; ".join(json_schema.schema_problems(dict(form), dict(filled))[:5])
-    except BadExpression:  # the server asks by what is no schema, and checks the answer itself
+    except (BadExpression, MissingExtra):  # it is no schema, or can't be checked here: the server checks the answer itself
         return ""

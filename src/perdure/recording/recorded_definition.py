@@ -48,9 +48,10 @@ def recorded_definition(recording: RecordingView, name: str, options: Definition
     """
     chosen = _chosen_calls(recording, options)
     _expect_writable(chosen)
-    suggestions = _accepted_suggestions(recording, chosen, options.accept)
+    calls = literal_calls(chosen)
+    suggestions = _accepted_suggestions(recording, calls, options.accept)
     try:
-        made = accepted(literal_calls(chosen), suggestions)
+        made = accepted(calls, suggestions)
     except ValueError as error:
         raise BadValue("accept", ", ".join(options.accept), f"suggestions that go together: {error}") from None
     document: dict[str, Any] = {"perdure": 1, "name": name}
@@ -73,10 +74,10 @@ def recording_suggestions(recording: RecordingView, options: DefinitionOptions =
     return calls, found_references(calls, recording.input)
 
 
-def _accepted_suggestions(recording: RecordingView, chosen: Sequence[RecordedCall], keys: Sequence[str]) -> list[FoundReference | FoundLoop]:
+def _accepted_suggestions(recording: RecordingView, calls: Sequence[LiteralCall], keys: Sequence[str]) -> list[FoundReference | FoundLoop]:
     if not keys:
         return []
-    found = found_references(literal_calls(chosen), recording.input)
+    found = found_references(calls, recording.input)
     known: dict[str, FoundReference | FoundLoop] = {one.key: one for one in found.references}
     known |= {one.key: one for one in found.loops}
     for key in keys:

@@ -114,6 +114,8 @@ async def set_input(access: StoreAccess, key: Key, given: dict[str, Any]) -> Non
 async def end_recording(access: StoreAccess, key: Key) -> None:
     """Ends a recording, once the calls that have begun have ended.
 
+    With an engine, which may have begun them, this waits as long as they take.
+
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
     """

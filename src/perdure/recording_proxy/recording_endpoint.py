@@ -7,20 +7,17 @@ API. What a server asks becomes an approval, since nothing can be asked of a cli
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from perdure.api.problems import Refusal
 from perdure.code.declarations import checked_name
-from perdure.mcp.call_channels import CallChannels
-from perdure.mcp.server_configs import McpServer
-from perdure.mcp.server_tools import recorded_tools
-from perdure.mcp.tool_lists import ToolList, kept_lists
+from perdure.core.errors import NotFound
 from perdure.operations import on_recordings
 from perdure.operations.operation_table import BY_FUNCTION
 from perdure.recording.recording_requests import recording_key
-from perdure.recording.recording_workflow import recording_workflow
 from perdure.recording_proxy.connected_servers import ConnectedServers
+from perdure.recording_proxy.recorded_servers import RecordedServers
 from perdure.service.audit import AuditedBy, audited_access
 from perdure.service.callers import Caller
 from perdure.service.store_access import StoreAccess
@@ -28,32 +25,9 @@ from perdure.service.store_access import StoreAccess
 if TYPE_CHECKING:
     from perdure.api.api_app import ApiApp
     from perdure.api.http_requests import ApiRequest, AsgiSend
-    from perdure.code.declarations import CodeWorkflow
 
 BODY_BYTES_MAX = 16 * 1024 * 1024
 """The largest message."""
-
-
-class RecordedServers(NamedTuple):
-    """MCP servers whose tools are called in recordings by the engine of this process: their lists, and the channels to those who call here."""
-
-    servers: Sequence[McpServer]
-    lists: dict[str, ToolList]
-    channels: CallChannels
-
-    @classmethod
-    def of(cls, servers: Sequence[McpServer]) -> RecordedServers:
-        """Returns servers with the lists of their tools, which are asked for if they are not kept.
-
-        Raises:
-            ServerUnavailable: a server whose list is not kept can't be reached.
-        """
-        return cls(servers, kept_lists(servers), CallChannels())
-
-    @property
-    def workflow(self) -> CodeWorkflow:
-        """The workflow of recordings for an engine that has their tools."""
-        return recording_workflow(recorded_tools(self.servers, self.lists, self.channels))
 
 
 class RecordingEndpoint:
@@ -72,13 +46,16 @@ class RecordingEndpoint:
         """
         id, engine = checked_name(recording, "recording"), app.access.engine
         access_for = _checked_access(app.access, caller, request.address)
-        calling = access_for(on_recordings.call)
+        calling, starting = access_for(on_recordings.call), access_for(on_recordings.start)
         if engine is None:
             raise Refusal(409, "no_engine", "this process has no engine, which would call the tools", "ask a process that has the role engine")
-        _ = await on_recordings.start(access_for(on_recordings.start), caller.tenant, id, author=caller.subject)
+        key = recording_key(caller.tenant, id)
+        try:
+            _ = await starting.head(key)  # a read, as for nearly all requests the recording is there
+        except NotFound:
+            _ = await on_recordings.start(starting, caller.tenant, id, author=caller.subject)
         server_class, manager_class = await asyncio.to_thread(_import_library)  # other requests are answered meanwhile
         connected = ConnectedServers(self._recorded.servers, self._recorded.lists, engine, caller.tenant)
-        key = recording_key(caller.tenant, id)
         server = server_class(calling, key, connected, self._recorded.channels, caller.subject, access_for=access_for, takes_questions=False).server
         manager = manager_class(server, stateless=True, max_request_body_size=BODY_BYTES_MAX)
         async with manager.run():

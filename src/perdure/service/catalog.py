@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from perdure.definitions.graph.graph_workflow import GraphWorkflow
 from perdure.definitions.graph.shown_graph import ShownGraph, shown_graph
 from perdure.definitions.kinds import config_checks
 from perdure.definitions.kinds.config_checks import NO_TOOLS
+from perdure.definitions.kinds.tool_argument_checks import argument_findings
 from perdure.dialects.definition_reader import ReadDefinition
 from perdure.service import catalog_changes as changes
 from perdure.service.catalog_calls import CallingDefinition, find_calls
@@ -204,7 +206,8 @@ async def read_document(document: bytes, name: str = "", tools: Mapping[str, Ste
     Raises:
         BadDefinition: it is not valid; the error has all findings.
     """
-    return await asyncio.to_thread(config_checks.read_checked, document, name, some_tools=tools)
+    more = partial(argument_findings, tools=tools, are_all=False)  # engines that do not run now may have others
+    return await asyncio.to_thread(config_checks.read_checked, document, name, more=more)
 
 
 async def read_with_slug(document: bytes, slug: str, name: str = "", tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS) -> tuple[ReadDefinition, str]:

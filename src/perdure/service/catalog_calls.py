@@ -22,7 +22,7 @@ from perdure.core.values import Blob
 from perdure.definitions.format.definition_findings import DefinitionFinding, error_finding, warning_finding
 from perdure.definitions.graph.ir import IR
 from perdure.definitions.graph.plan import plan_of_definition
-from perdure.definitions.graph.requirements import call_targets
+from perdure.definitions.graph.requirements import TOOL_PREFIX, call_targets
 from perdure.runtime.holder import ProcessInfo
 from perdure.service.catalog_records import read_documents
 from perdure.service.catalog_references import find_version, resolve_reference
@@ -147,7 +147,7 @@ class _CallSearch:
         if not near:
             return True
         program = program_name(name, int(wanted) if wanted.isdecimal() else 0)
-        return any(program in one.programs or any(f"tool:{target}" in has for _, has in one.toolboxes) for one in near)
+        return any(program in one.programs or any(TOOL_PREFIX + target in has for _, has in one.toolboxes) for one in near)
 
 
 def _circles(names: Mapping[str, str], edges: Mapping[str, Sequence[str]], start: CallingDefinition) -> Iterator[DefinitionFinding]:

@@ -3,11 +3,9 @@
 import msgspec
 
 from perdure.core.program import CATALOG_PROGRAM
+from perdure.definitions.graph.requirements import TOOL_PREFIX
 from perdure.runtime import holder
 from perdure.service.store_access import StoreAccess
-
-TOOL = "tool:"
-"""How the capability begins by which an engine says that it has a tool."""
 
 
 class ListedEngineTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,8 +24,8 @@ async def list_engine_tools(access: StoreAccess, tenant: str) -> list[ListedEngi
         if process is None or process.roots is not None or not process.serves(tenant):
             continue
         for name in {one for programs, has in process.toolboxes if any(program.startswith(CATALOG_PROGRAM) for program in programs) for one in has}:
-            if name.startswith(TOOL):
-                found.setdefault(_named(name.removeprefix(TOOL)), []).append(lease.holder)
+            if name.startswith(TOOL_PREFIX):
+                found.setdefault(_named(name.removeprefix(TOOL_PREFIX)), []).append(lease.holder)
     versioned = {name for name, version in found if version is not None}
     kept = {key: engines for key, engines in found.items() if key[1] is not None or key[0] not in versioned}
     order = sorted(kept, key=lambda key: (key[0], key[1] or 0))

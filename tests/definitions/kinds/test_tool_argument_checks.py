@@ -1,6 +1,7 @@
 """Claims about what steps give to tools, held against what these take before anything runs."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from perdure.code.declarations import Step
 from perdure.definition_workflow import tool_steps
 from perdure.definitions.format.definition_findings import DefinitionFinding
 from perdure.definitions.kinds.config_checks import read_checked
+from perdure.definitions.kinds.tool_argument_checks import argument_findings
 
 
 @dataclass
@@ -28,7 +30,7 @@ TOOLS: dict[str, Step[Any, Any, Any]] = tool_steps([charge, note])
 
 def found(step: dict[str, Any]) -> list[DefinitionFinding]:
     document = {"perdure": 1, "name": "d", "input": {"n": {"type": "integer"}}, "steps": [{"id": "a", **step}]}
-    return [one for one in read_checked(document, all_tools=TOOLS).findings if one.severity == "warning"]
+    return [one for one in read_checked(document, tools=TOOLS, more=partial(argument_findings, tools=TOOLS)).findings if one.severity == "warning"]
 
 
 @pytest.mark.parametrize(
@@ -73,4 +75,4 @@ def test_a_tool_that_describes_itself_by_what_is_no_schema_is_not_held_against_i
 
     tools = {"odd": Odd(note, name="odd")}
     document = {"perdure": 1, "name": "d", "steps": [{"id": "a", "tool": "odd", "with": {"a": 1, "b": 2}}]}
-    assert [one for one in read_checked(document, all_tools=tools).findings if one.code != "unused"] == []
+    assert [one for one in read_checked(document, tools=tools, more=partial(argument_findings, tools=tools)).findings if one.code != "unused"] == []

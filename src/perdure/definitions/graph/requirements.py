@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 BUILTIN_VERBS = frozenset(("task", "approve", "listen", "emit", "sleep", "set", "test", "loop", "if", "parallel", "race", "do", "return", "fail"))
 """The verbs that need no capability: Perdure performs them itself, or the workers of a queue do."""
 
+TOOL_PREFIX = "tool:"
+"""How the name of a capability begins that is a tool."""
+
 
 class Requirement(NamedTuple):
     """One required capability: its sort, its name, and the id of the step (empty: the call of `on_failure`). `extra` is an extra of the package."""
@@ -84,7 +87,7 @@ def named_tools(config: Mapping[str, Any]) -> Iterator[str]:
 
 def engine_capabilities(workflow: "GraphWorkflow", kinds: Iterable[str]) -> frozenset[str]:
     """Returns the capabilities of an engine for the executions of a workflow; `kinds` are the kinds of steps that can be used here."""
-    versions = (f"tool:{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
+    versions = (f"{TOOL_PREFIX}{name}@{tool.version}" for name, tool in workflow.tools.items() if tool.version is not None)
     names = (("tool", workflow.tools), ("kind", (*kinds, *AGENT_VERBS)), ("definition", workflow.family), ("connection", workflow.connections or ()))
     return frozenset(map(_on_one_line, (*versions, *(f"{what}:{name}" for what, known in names for name in known))))
 
@@ -112,12 +115,12 @@ def _capability(workflow: "GraphWorkflow", need: Requirement) -> str:
         return ""
     if need.name in workflow.tools and need.what in ("tool", "workflow"):
         version = workflow.tools[need.name].version
-        return f"tool:{need.name}" if version is None else f"tool:{need.name}@{version}"
+        return f"{TOOL_PREFIX}{need.name}" if version is None else f"{TOOL_PREFIX}{need.name}@{version}"
     if need.what == "connection":
         return "" if workflow.connections is None else f"connection:{need.name}"
     if need.what == "workflow":
         return f"definition:{need.name}" if need.name in workflow.family else ""  # code is started by its name, wherever it is
-    return f"kind:{need.name}" if need.what == "kind" or need.name in workflow.kinds else f"tool:{need.name}"
+    return f"kind:{need.name}" if need.what == "kind" or need.name in workflow.kinds else f"{TOOL_PREFIX}{need.name}"
 
 
 def pinned_tool_versions(before: frozenset[str], now: frozenset[str]) -> frozenset[str]:
@@ -127,7 +130,7 @@ def pinned_tool_versions(before: frozenset[str], now: frozenset[str]) -> frozens
 
 
 def _unversioned(capability: str) -> str:
-    return capability.partition("@")[0] if capability.startswith("tool:") else capability
+    return capability.partition("@")[0] if capability.startswith(TOOL_PREFIX) else capability
 
 
 def capabilities_text(lacking: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -14,7 +14,6 @@ from perdure.definitions.format.shapes import is_template
 from perdure.definitions.format.step_tree import PlacedStep, placed_steps, verb_of
 from perdure.definitions.graph.step_kind import Kind, config_problems, undo_by_input, undo_parts
 from perdure.definitions.kinds.kind_registry import KindRegistry
-from perdure.definitions.kinds.tool_argument_checks import argument_findings
 from perdure.dialects import definition_reader
 from perdure.dialects.definition_reader import ReadDefinition
 
@@ -28,13 +27,12 @@ def read_checked(
     blobs: Mapping[str, Any] | None = None,
     tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS,
     *,
-    all_tools: Mapping[str, Step[Any, Any, Any]] | None = None,
-    some_tools: Mapping[str, Step[Any, Any, Any]] = NO_TOOLS,
+    more: Callable[[dict[str, Any]], Iterator[DefinitionFinding]] | None = None,
 ) -> ReadDefinition:
     """Reads a definition and checks its configs against the installed kinds, as every run does.
 
-    `blobs` holds the values of references ``cas://…``; `tools` are the known tools, which decide what may accompany their use. With `all_tools`, there are no
-    others, and arguments are held against what they take: this is for those who write definitions. Those for `some_tools` are, too.
+    `blobs` holds the values of references ``cas://…``; `tools` are the known tools, which decide what may accompany their use. `more` yields
+    further findings for those who write definitions, such as `argument_findings`.
 
     Raises:
         BadDefinition: it is not valid; its `findings` are all problems.
@@ -42,8 +40,9 @@ def read_checked(
     known = KindRegistry() if kinds is None else kinds
 
     def checked(document: dict[str, Any]) -> Iterator[DefinitionFinding]:
-        yield from config_findings(document, known, tools if all_tools is None else all_tools)
-        yield from argument_findings(document, all_tools) if all_tools is not None else argument_findings(document, some_tools, are_all=False)
+        yield from config_findings(document, known, tools)
+        if more is not None:
+            yield from more(document)
 
     return definition_reader.read_definition(text_or_data, name, blobs, checked)
 

@@ -18,16 +18,14 @@ from perdure.definitions.graph.requirements import AGENT_VERBS, named_tools, req
 from perdure.definitions.kinds.agents.built_in_tools import BUILT_IN_TOOLS
 from perdure.definitions.kinds.kind_registry import KindRegistry
 from perdure.dialects.definition_reader import ReadDefinition
-from perdure.runtime.holder import decode_process_info
 from perdure.service.catalog import check_document, read_document
 from perdure.service.definition_starts import release_of
+from perdure.service.engine_tools import list_engine_tools
 from perdure.service.store_access import StoreAccess
 
 FINDINGS_SHOWN, CHANGES_SHOWN = 20, 60
 TEXT_CHARACTERS_MAX = 500
 DOCUMENT_CHARACTERS_MAX = 400_000
-
-TOOL_CAPABILITY = "tool:"
 
 _QUOTED = re.compile(r"[`'\"]([\w.-]+)[`'\"]")
 
@@ -84,14 +82,8 @@ async def check_text(access: StoreAccess, tenant: str, document: str, slug: str,
 
 
 async def running_tools(access: StoreAccess, tenant: str) -> set[str]:
-    """The names of the tools of running engines."""
-    found = set[str]()
-    for lease in await access.store.leases():
-        about = decode_process_info(lease.about)
-        if lease.alive and about is not None and about.serves(tenant):
-            has = (name for capabilities, _ in about.toolboxes for name in capabilities)
-            found |= {name.removeprefix(TOOL_CAPABILITY).partition("@")[0] for name in has if name.startswith(TOOL_CAPABILITY)}
-    return found
+    """The names of the tools that running engines have for definitions of the catalog."""
+    return {tool.name for tool in await list_engine_tools(access, tenant)}
 
 
 def _unknown_tools(read: ReadDefinition, known: set[str], accepted: set[str]) -> Iterator[tuple[str, str]]:
