@@ -40,6 +40,28 @@ def test_it_ends_by_a_signal_and_takes_its_token_with_it(tmp_path: Path) -> None
     assert not (tmp_path / DEV_FILE).exists()
 
 
+SIGNALLED_AT_ONCE = """
+import os, signal
+from perdure.api import loopback_access
+from perdure.cli import main
+
+write = loopback_access.write_dev_server
+
+def written(*given):
+    write(*given)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+loopback_access.write_dev_server = written
+main()
+"""
+
+
+def test_a_signal_right_after_its_token_is_written_takes_the_token_with_it(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", SIGNALLED_AT_ONCE, *COMMAND[3:]], cwd=tmp_path, timeout=START_S, check=False)
+    assert ended.returncode == 0
+    assert not (tmp_path / DEV_FILE).exists()
+
+
 @pytest.mark.slow
 def test_it_prints_the_address_of_the_console_with_the_token_and_opens_it_in_a_browser(tmp_path: Path) -> None:
     browser, told = tmp_path / "browser", tmp_path / "told"

@@ -84,12 +84,13 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
     listening, token = listening_socket("127.0.0.1", port), secrets.token_urlsafe(24)
     server = DevServer(url_of(listening), token)
     environment = {**os.environ, SOCKET_VARIABLE: str(listening.fileno()), TOKEN_VARIABLE: token}
+    stopped = caught_signals()  # from before the file is there: a signal that ended this process at once would leave the token behind
     write_dev_server(DEV_FILE, server)
     try:
         click.echo(server.page)
         if opens:
             open_browser(DEV_FILE.with_name(OPENED), server)
-        code = watch(listening, environment, places_of(targets), folders_of(targets), reloads=not no_reload)
+        code = watch(listening, environment, places_of(targets), folders_of(targets), stopped, reloads=not no_reload)
     finally:
         remove_dev_server(DEV_FILE, server)
         DEV_FILE.with_name(OPENED).unlink(missing_ok=True)
@@ -127,20 +128,28 @@ def folders_of(targets: tuple[str, ...]) -> list[Path]:
     return [Path(target).resolve() for target in targets if Path(target).is_dir()]
 
 
-def watch(listening: socket.socket, environment: dict[str, str], places: list[Path], folders: list[Path], *, reloads: bool) -> int:
-    """Runs the process that serves, again whenever a file was saved, until a signal stops it; returns its exit code. It never misses a request: the socket
-    stays open here.
-    """
+def caught_signals() -> list[int]:
+    """Returns a list to which each signal that asks this process to stop is added, from now on."""
     import signal
+
+    caught = list[int]()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda found, _: caught.append(found))
+    return caught
+
+
+def watch(listening: socket.socket, environment: dict[str, str], places: list[Path], folders: list[Path], stopped: list[int], *, reloads: bool) -> int:
+    """Runs the process that serves, again whenever a file was saved, until there is a signal in `stopped`; returns its exit code. It never misses a request:
+    the socket stays open here.
+    """
     import subprocess
 
     command = [sys.executable, "-m", "perdure.cli", *sys.argv[1:]]
     pipe, _held = os.pipe()  # only this process has the other end, and never closes it: the pipe ends with this process, even if that is killed
     environment = {**environment, WATCHER_VARIABLE: str(pipe)}
-    stopped = list[int]()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda found, _: stopped.append(found))
     while True:
+        if stopped:
+            return 0
         before = saved_files(places, folders)
         child = subprocess.Popen(command, env=environment, pass_fds=(listening.fileno(), pipe), start_new_session=True)
         changed = list[Path]()
