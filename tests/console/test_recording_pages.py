@@ -1,6 +1,7 @@
 """Claims about the pages of recordings, in a real browser on the sample: calls, literals that become references, and the definition of them."""
 
 import re
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.async_api import Page, expect
@@ -62,6 +63,20 @@ async def test_people_begin_a_recording_give_results_and_end_it(page: Page, shop
     await page.get_by_role("menuitem", name="End it …").click()
     await button(dialog(page), "End it").click()
     await expect(page.get_by_text("It has ended.")).to_be_visible()
+
+
+async def test_a_recording_is_read_again_until_it_has_ended(page: Page, shop: Shop) -> None:
+    read = list[str]()
+    page.on("request", lambda request: read.append(urlsplit(request.url).path) if request.method == "GET" else None)
+    await page.clock.install()
+    await go(page, shop, "/recordings/empty", "eve")
+    await expect(page.get_by_text("It waits for the next call")).to_be_visible()
+    for id, again in (("empty", True), ("done", False)):
+        await page.goto(f"{shop.url}/recordings/{id}")
+        await expect(page.get_by_role("heading", name="Calls")).to_be_visible()
+        read.clear()
+        await page.clock.run_for(10_000)
+        assert (f"/api/recordings/{id}" in read) == again, read
 
 
 async def test_a_viewer_looks_and_changes_nothing_on_a_narrow_page(watched: Watched, shop: Shop) -> None:

@@ -2,10 +2,16 @@
 import { Problem } from "./problem";
 import { useConnection } from "./use-live";
 
-/** The interval as options of a query that may find nothing: what is not there is not asked for again and again. */
-export function usePollingIfThere(seconds = 5) {
+/** The interval as options of a query that may find nothing: what is not there is not asked for again and again, nor what `isFinal` says can't change any more. */
+export function usePollingIfThere<Data>(seconds = 5, isFinal: (data: Data) => boolean = () => false) {
   const { refetchInterval, ...options } = usePolling(seconds);
-  return { ...options, refetchInterval: (query: { state: { error: unknown } }) => (query.state.error instanceof Problem && query.state.error.status === 404 ? false : refetchInterval) };
+  return {
+    ...options,
+    refetchInterval: ({ state }: { state: { error: unknown; data: Data | undefined } }) => {
+      const isMissing = state.error instanceof Problem && state.error.status === 404;
+      return isMissing || (state.data !== undefined && isFinal(state.data)) ? false : refetchInterval;
+    },
+  };
 }
 
 /** Options of a query that is read again by itself. A hidden page reads nothing. */

@@ -29,10 +29,13 @@ type Suggestions = Schemas["RecordingSuggestions"];
 const CALLS_MAX = 500;
 const SHOWN_CHARACTERS_MAX = 80;
 
+/** Whether a recording can't change any more: nothing is added to the log of an execution that has ended, also if a call had not. */
+const hasEnded = (recording: Recording) => !recording.open;
+
 /** The page of a recording. */
 export function RecordingPage() {
   const { id } = useParams({ strict: false }) as { id: string };
-  const found = queries.useQuery("get", "/api/recordings/{recording}", { params: { path: { recording: id }, query: { limit: CALLS_MAX } } }, usePollingIfThere(2));
+  const found = queries.useQuery("get", "/api/recordings/{recording}", { params: { path: { recording: id }, query: { limit: CALLS_MAX } } }, usePollingIfThere(2, hasEnded));
   if (found.isPending) return <Loading what="the recording" />;
   if (!found.data)
     return (
@@ -54,7 +57,7 @@ function Details({ recording }: { recording: Recording }) {
   const author = useRefusal("author", "recordings.save");
   const { calls } = recording;
   const usable = calls.filter((call) => call.state === "completed" || (failed && callState(call) === "failed")).length;
-  const isIdle = !calls.some((call) => call.state === "running" || call.state === "waiting");
+  const isIdle = !calls.some((call) => ["running", "waiting"].includes(callState(call)));
   const closed = recording.open ? "" : "The recording has ended";
   const close = () => ask({ dialog: "" });
   return (
