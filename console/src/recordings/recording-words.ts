@@ -6,7 +6,7 @@ export function recordingState(one: { open: boolean; idle?: boolean }): string {
   return one.open ? (one.idle ? "waiting" : "running") : "completed";
 }
 
-/** The state of a call, as that of a step: one that was refused has failed. */
+/** The state of a call, as that of a step: one that was refused has failed, and one without a state runs. */
 export function callState(call: Schemas["RecordedCall"]): string {
   return call.state === "refused" || call.state === "in_doubt" ? "failed" : (call.state ?? "running");
 }
@@ -25,7 +25,7 @@ export function placeText(pointer: string): string {
     .reduce((text, key) => (/^\d+$/.test(key) ? `${text}[${key}]` : text ? `${text}.${key}` : key), "");
 }
 
-/** The keys that are accepted after one is switched: of suggestions for the same place, one at most. */
+/** The accepted keys without `key` if it is one of them, and with it as the last one if it is not. */
 export function switched(accepted: string[], key: string): string[] {
   return accepted.includes(key) ? accepted.filter((one) => one !== key) : [...accepted, key];
 }

@@ -94,9 +94,9 @@ export function RunTriggerDialog({ trigger, onClose }: Props) {
   );
 }
 
-/** Starts executions for the ticks of the past: first it counts them, then it starts exactly those. */
 const exactText = (at: string | null | undefined) => at && exactTime(Date.parse(at));
 
+/** Starts executions for the ticks of the past: first it counts them, then it starts exactly those. */
 export function BackfillDialog({ trigger, onClose }: Props) {
   const [from, setFrom] = useState("");
   const [until, setUntil] = useState("");
