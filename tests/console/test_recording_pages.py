@@ -1,10 +1,11 @@
 """Claims about the pages of recordings, in a real browser on the sample: calls, literals that become references, and the definition of them."""
 
+import asyncio
 import re
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.console.browsers import NARROW, Watched, axe_complaints
 from tests.console.conftest import Shop
@@ -63,6 +64,29 @@ async def test_people_begin_a_recording_give_results_and_end_it(page: Page, shop
     await page.get_by_role("menuitem", name="End it …").click()
     await button(dialog(page), "End it").click()
     await expect(page.get_by_text("It has ended.")).to_be_visible()
+
+
+async def test_a_dialog_closes_when_the_definition_shows_what_it_has_changed(page: Page, shop: Shop) -> None:
+    recordings, may_answer = shop.sample.app.client.recordings, asyncio.Event()
+
+    async def answer_later(route: Route) -> None:
+        await may_answer.wait()
+        await route.continue_()
+
+    _ = await recordings.start("restock", title="Restock")
+    _ = await recordings.call("restock", "shop.list_orders", {"customer": "c-17"})
+    await go(page, shop, "/recordings/restock", "carl")
+    await expect(page.get_by_label(TEXT)).to_contain_text("list_orders")
+    await page.route("**/api/recordings/restock/definition", answer_later)
+    await button(page, "Actions").click()
+    await page.get_by_role("menuitem", name="Give the result of a call …").click()
+    await dialog(page).get_by_label("Tool").fill("shop.order_stock")
+    await button(dialog(page), "Give it").click()
+    await expect(page.get_by_text("order_stock_1")).to_be_attached()
+    await expect(dialog(page)).to_be_visible()
+    may_answer.set()
+    await expect(dialog(page)).to_have_count(0)
+    await expect(page.get_by_label(TEXT)).to_contain_text("order_stock", timeout=1)
 
 
 async def test_a_recording_is_read_again_until_it_has_ended(page: Page, shop: Shop) -> None:

@@ -167,7 +167,7 @@ function CallCard({ call, refusal, onPreset }: { call: Call; refusal: string; on
 
 function useSuggestions(recording: Recording, failed: boolean) {
   return useQuery({
-    queryKey: ["/api/recordings", "suggestions", recording.id, failed, recording.lastAt, recording.callsInAll],
+    queryKey: ["post", "/api/recordings/{recording}/suggestions", recording.id, failed, recording.lastAt, recording.callsInAll],
     queryFn: async () => (await api.POST("/api/recordings/{recording}/suggestions", { params: { path: { recording: recording.id } }, body: { failed } })).data as Suggestions,
     placeholderData: keepPreviousData,
   });
@@ -253,7 +253,7 @@ function Suggested({ recording, accepted, failed, onAccept }: ChoiceProps & { on
 
 function DefinitionText({ recording, accepted, failed, onFailed }: ChoiceProps & { onFailed: (wanted: boolean) => void }) {
   const made = useQuery({
-    queryKey: ["/api/recordings", "definition", recording.id, failed, accepted, recording.lastAt, recording.callsInAll],
+    queryKey: ["post", "/api/recordings/{recording}/definition", recording.id, failed, accepted, recording.lastAt, recording.callsInAll],
     queryFn: async () => (await api.POST("/api/recordings/{recording}/definition", { params: { path: { recording: recording.id } }, body: { accept: accepted, failed } })).data as Schemas["RecordedDocument"],
     placeholderData: keepPreviousData,
     retry: false,
