@@ -66,6 +66,21 @@ async def test_people_begin_a_recording_give_results_and_end_it(page: Page, shop
     await expect(page.get_by_text("It has ended.")).to_be_visible()
 
 
+async def test_a_definition_of_failed_calls_alone_is_made_when_somebody_asks_for_it(page: Page, shop: Shop) -> None:
+    recordings = shop.sample.app.client.recordings
+    _ = await recordings.start("unsent", title="Send a mail")
+    _ = await recordings.call("unsent", "mail.send", {"to": "mara@example.org"})
+    await go(page, shop, "/recordings/unsent", "carl")
+    await expect(page.get_by_text("there is no definition without those that have failed")).to_be_visible()
+    await expect(button(page, "Save as a definition …")).to_have_attribute("title", "No call has a result yet")
+    await page.get_by_label("With the calls that have failed").check()
+    await expect(page.get_by_label(TEXT)).to_contain_text("tool: mail.send")
+    await button(page, "Save as a definition …").click()
+    await dialog(page).get_by_label("Name").fill("unsent")
+    await button(dialog(page), "Save as a draft").click()
+    await expect(page).to_have_url(re.compile("/workflows/unsent/edit"))
+
+
 async def test_a_dialog_closes_when_the_definition_shows_what_it_has_changed(page: Page, shop: Shop) -> None:
     recordings, may_answer = shop.sample.app.client.recordings, asyncio.Event()
 

@@ -56,7 +56,9 @@ function Details({ recording }: { recording: Recording }) {
   const operator = useRefusal("operator", "recordings.call");
   const author = useRefusal("author", "recordings.save");
   const { calls } = recording;
-  const usable = calls.filter((call) => call.state === "completed" || (failed && callState(call) === "failed")).length;
+  const hasResult = calls.some((call) => call.state === "completed");
+  const hasFailed = calls.some((call) => callState(call) === "failed");
+  const isUsable = hasResult || (failed && hasFailed);
   const isIdle = !calls.some((call) => ["running", "waiting"].includes(callState(call)));
   const closed = recording.open ? "" : "The recording has ended";
   const close = () => ask({ dialog: "" });
@@ -71,7 +73,7 @@ function Details({ recording }: { recording: Recording }) {
       }
       actions={
         <>
-          <Button look="main" refusal={author || (usable ? "" : "No call has a result yet")} onClick={() => ask({ dialog: "save" })}>
+          <Button look="main" refusal={author || (isUsable ? "" : "No call has a result yet")} onClick={() => ask({ dialog: "save" })}>
             Save as a definition …
           </Button>
           <Menu
@@ -109,9 +111,16 @@ function Details({ recording }: { recording: Recording }) {
         </ol>
         {recording.presetsToCome.length > 0 && <p className={blocks.soft}>Results are given beforehand for {recording.presetsToCome.join(", ")}.</p>}
       </Section>
-      {usable > 0 && <Suggested recording={recording} accepted={accepted} failed={failed} onAccept={(next) => view.change({ accept: next.length ? next : undefined }, true)} />}
-      {usable > 0 && (
-        <DefinitionText recording={recording} accepted={accepted} failed={failed} onFailed={(wanted) => view.change({ failed: wanted ? "yes" : undefined, accept: undefined }, true)} />
+      {isUsable && <Suggested recording={recording} accepted={accepted} failed={failed} onAccept={(next) => view.change({ accept: next.length ? next : undefined }, true)} />}
+      {(isUsable || hasFailed) && (
+        <DefinitionText
+          recording={recording}
+          accepted={accepted}
+          failed={failed}
+          isUsable={isUsable}
+          hasFailed={hasFailed}
+          onFailed={(wanted) => view.change({ failed: wanted ? "yes" : undefined, accept: undefined }, true)}
+        />
       )}
       {asked.dialog === "preset" && <PresetDialog id={recording.id} step={asked.step} tools={[...new Set(calls.map((call) => call.tool))]} onClose={close} />}
       {asked.dialog === "input" && <InputDialog id={recording.id} input={recording.input} onClose={close} />}
@@ -251,22 +260,32 @@ function Suggested({ recording, accepted, failed, onAccept }: ChoiceProps & { on
   );
 }
 
-function DefinitionText({ recording, accepted, failed, onFailed }: ChoiceProps & { onFailed: (wanted: boolean) => void }) {
+interface DefinitionProps extends ChoiceProps {
+  /** Whether there is a call of which a definition can be made, with what is chosen now. */
+  isUsable: boolean;
+  /** Whether a call has failed, so that it can be chosen as well. */
+  hasFailed: boolean;
+  onFailed: (wanted: boolean) => void;
+}
+
+function DefinitionText({ recording, accepted, failed, isUsable, hasFailed, onFailed }: DefinitionProps) {
   const made = useQuery({
     queryKey: ["post", "/api/recordings/{recording}/definition", recording.id, failed, accepted, recording.lastAt, recording.callsInAll],
     queryFn: async () => (await api.POST("/api/recordings/{recording}/definition", { params: { path: { recording: recording.id } }, body: { accept: accepted, failed } })).data as Schemas["RecordedDocument"],
     placeholderData: keepPreviousData,
     retry: false,
+    enabled: isUsable,
   });
-  const hasFailed = recording.calls.some((call) => callState(call) === "failed");
+  const text = isUsable ? made.data?.text : undefined;
   return (
-    <Section title="The definition" actions={made.data && <CopyButton text={made.data.text} label="Copy the definition" />}>
+    <Section title="The definition" actions={text !== undefined && <CopyButton text={text} label="Copy the definition" />}>
       {hasFailed && <CheckField label="With the calls that have failed" checked={failed} onChange={onFailed} />}
-      {made.error && <ErrorNotice error={made.error} />}
-      {made.isPending && <Loading what="the definition" />}
-      {made.data && (
+      {!isUsable && <p className={blocks.soft}>No call has a result yet, so there is no definition without those that have failed.</p>}
+      {isUsable && made.error && <ErrorNotice error={made.error} />}
+      {isUsable && made.isPending && <Loading what="the definition" />}
+      {text !== undefined && (
         <pre className={blocks.code} tabIndex={0} aria-label="The text of the definition">
-          {made.data.text}
+          {text}
         </pre>
       )}
     </Section>
