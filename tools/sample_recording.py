@@ -1,5 +1,7 @@
 """The recording in the sample of the console: a refund, with literals that could be references, a call that fails, and a result that is given."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from perdure import AsyncClient
@@ -27,13 +29,26 @@ async def _fail(**_: Any) -> ToolAnswer:
     raise ToolCallFailed(said, {"isError": True, "content": [{"type": "text", "text": said}]})
 
 
+async def _count(seconds: float, **_: Any) -> ToolAnswer:
+    await asyncio.sleep(seconds)
+    return ToolAnswer([{"type": "text", "text": "12"}], {"pieces": 12})
+
+
 def _find(name: str, _: str) -> Step[..., Any, Any] | None:
     async def call(**arguments: Any) -> ToolAnswer:
         return await _answer(name, **arguments)
 
-    if name not in ANSWERS and name != "mail.send":
-        return None
-    return Step(_fail if name == "mail.send" else call, name=name, retry=Retry(max=1), idempotent=False, raises=(ToolCallFailed,))
+    function: Callable[..., Awaitable[ToolAnswer]]
+    match name:
+        case "mail.send":
+            function = _fail
+        case "shop.count_stock":
+            function = _count
+        case _ if name in ANSWERS:
+            function = call
+        case _:
+            return None
+    return Step(function, name=name, retry=Retry(max=1), idempotent=False, raises=(ToolCallFailed,))
 
 
 RECORDING: Workflow[..., Any] = Workflow(recording_workflow(_find), lambda: ())

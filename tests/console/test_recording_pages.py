@@ -118,6 +118,31 @@ async def test_a_recording_is_read_again_until_it_has_ended(page: Page, shop: Sh
         assert (f"/api/recordings/{id}" in read) == again, read
 
 
+async def test_calls_of_a_long_recording_are_shown_page_by_page_and_all_of_them_count(page: Page, shop: Shop) -> None:
+    recordings = shop.sample.app.client.recordings
+    _ = await recordings.start("stock", title="Count the stock")
+    for number in range(100):
+        _ = await recordings.call("stock", "shop.nothing", {"number": number})
+    await go(page, shop, "/recordings/stock", "eve")
+    await expect(page.get_by_text("there is no definition without those that have failed")).to_be_visible()
+    await expect(button(page, "Show more calls")).to_have_count(0)
+    _ = await recordings.call("stock", "shop.list_orders", {"customer": "c-17"})
+    call = asyncio.create_task(recordings.call("stock", "shop.count_stock", {"seconds": 3_600}, call_id="count"))
+    await expect(page.get_by_text("A call runs.")).to_be_visible()
+    await expect(page.get_by_label(TEXT)).to_contain_text("tool: shop.list_orders")
+    calls = page.get_by_role("listitem", name=re.compile("_[0-9]+: "))
+    await expect(calls).to_have_count(100)
+    await expect(page.get_by_text("100 of 102 calls are shown.")).to_be_visible()
+    await button(page, "Show more calls").click()
+    await expect(calls).to_have_count(102)
+    await expect(page.get_by_role("listitem", name="count_stock_1: running")).to_be_visible()
+    await expect(button(page, "Show more calls")).to_have_count(0)
+    await recordings.cancel_call("stock", "count")
+    assert (await call).is_error
+    await expect(page.get_by_role("listitem", name="count_stock_1: failed")).to_be_visible()
+    await expect(page.get_by_text("It waits for the next call")).to_be_visible()
+
+
 async def test_a_viewer_looks_and_changes_nothing_on_a_narrow_page(watched: Watched, shop: Shop) -> None:
     page = watched.page
     await page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})

@@ -172,3 +172,4 @@ async def test_recordings_are_listed_and_idle_ones_are_marked() -> None:
         assert await on_recordings.call(one.access, "default", "s1", "shop.pay", {"cents": 1}, "id-1") == failed
         details = await on_recordings.read(one.access, "default", "s1", after=1)
         assert [found.step for found in details.calls] == ["pay_1"] and details.calls_in_all == 2
+        assert details.calls_by_state == {"completed": 1, "failed": 1}

@@ -7,7 +7,7 @@ interface Page {
 
 interface Options<One> {
   enabled?: boolean;
-  refetchInterval?: number | false;
+  refetchInterval?: number | false | ((query: { state: { error: Error | null; data: InfiniteData<One> | undefined } }) => number | false);
   refetchIntervalInBackground?: boolean;
   refetchOnWindowFocus?: boolean;
   staleTime?: number;

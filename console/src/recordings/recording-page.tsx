@@ -1,9 +1,8 @@
 // One recording: its calls as they come, what their literals may have been, and the definition that is made of them.
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
-import { useState } from "react";
-import { api, queries, type Schemas } from "@/api/client";
-import { usePollingIfThere } from "@/api/polling";
+import { type ReactNode, useState } from "react";
+import { api, type Schemas } from "@/api/client";
 import blocks from "@/parts/blocks.module.css";
 import { Button } from "@/parts/button";
 import { CopyButton } from "@/parts/copy-button";
@@ -19,36 +18,53 @@ import { useRefusal } from "@/shell/identity";
 import { useView } from "@/shell/search";
 import { countText } from "@/words/times";
 import { EndDialog, InputDialog, PresetDialog, SaveDialog } from "./recording-dialogs";
-import { callState, placeText, recordingState, sureness, switched } from "./recording-words";
+import { type Recording, useRecording } from "./recording-reads";
+import { callState, placeText, recordingState, shownState, sureness, switched } from "./recording-words";
 import styles from "./recording-page.module.css";
 
-type Recording = Schemas["RecordingDetails"];
 type Call = Schemas["RecordedCall"];
 type Suggestions = Schemas["RecordingSuggestions"];
 
-const CALLS_MAX = 500;
 const SHOWN_CHARACTERS_MAX = 80;
-
-/** Whether a recording can't change any more: nothing is added to the log of an execution that has ended, also if a call had not. */
-const hasEnded = (recording: Recording) => !recording.open;
 
 /** The page of a recording. */
 export function RecordingPage() {
   const { id } = useParams({ strict: false }) as { id: string };
-  const found = queries.useQuery("get", "/api/recordings/{recording}", { params: { path: { recording: id }, query: { limit: CALLS_MAX } } }, usePollingIfThere(2, hasEnded));
+  const { recording, ...found } = useRecording(id);
   if (found.isPending) return <Loading what="the recording" />;
-  if (!found.data)
+  if (!recording)
     return (
       <Page title="Recording" name="Recording">
         <ErrorNotice error={found.error} onRetry={() => void found.refetch()} />
       </Page>
     );
-  return <Details key={id} recording={found.data} />;
+  return (
+    <Details
+      key={id}
+      recording={recording}
+      more={
+        found.hasNextPage && (
+          <>
+            <Button busy={found.isFetchingNextPage} onClick={() => void found.fetchNextPage()}>
+              Show more calls
+            </Button>
+            {found.isFetchNextPageError && <ErrorNotice error={found.error} />}
+          </>
+        )
+      }
+    />
+  );
 }
 
 type Asked = { dialog: "" | "input" | "end" | "save" } | { dialog: "preset"; step: string };
 
-function Details({ recording }: { recording: Recording }) {
+interface DetailsProps {
+  recording: Recording;
+  /** What reads more calls, if there are more. */
+  more: ReactNode;
+}
+
+function Details({ recording, more }: DetailsProps) {
   const view = useView();
   const accepted = view.list("accept");
   const failed = view.text("failed") === "yes";
@@ -56,10 +72,10 @@ function Details({ recording }: { recording: Recording }) {
   const operator = useRefusal("operator", "recordings.call");
   const author = useRefusal("author", "recordings.save");
   const { calls } = recording;
-  const hasResult = calls.some((call) => call.state === "completed");
-  const hasFailed = calls.some((call) => callState(call) === "failed");
-  const isUsable = hasResult || (failed && hasFailed);
-  const isIdle = !calls.some((call) => ["running", "waiting"].includes(callState(call)));
+  const states = new Set(Object.keys(recording.callsByState).map(shownState));
+  const hasFailed = states.has("failed");
+  const isUsable = states.has("completed") || (failed && hasFailed);
+  const isIdle = !states.has("running") && !states.has("waiting");
   const closed = recording.open ? "" : "The recording has ended";
   const close = () => ask({ dialog: "" });
   return (
@@ -103,12 +119,19 @@ function Details({ recording }: { recording: Recording }) {
       )}
       <Section title="Calls">
         {calls.length === 0 && <p className={blocks.soft}>None yet. Each call of a tool appears here when it has begun.</p>}
-        {calls.length < recording.callsInAll && <Notice>The first {countText(calls.length)} of {countText(recording.callsInAll)} calls are shown.</Notice>}
         <ol className={styles.calls}>
           {calls.map((call) => (
             <CallCard key={call.number} call={call} refusal={operator || closed} onPreset={() => ask({ dialog: "preset", step: call.step })} />
           ))}
         </ol>
+        {more && (
+          <div className={blocks.row}>
+            {more}
+            <span className={blocks.soft}>
+              {countText(calls.length)} of {countText(recording.callsInAll)} calls are shown.
+            </span>
+          </div>
+        )}
         {recording.presetsToCome.length > 0 && <p className={blocks.soft}>Results are given beforehand for {recording.presetsToCome.join(", ")}.</p>}
       </Section>
       {isUsable && <Suggested recording={recording} accepted={accepted} failed={failed} onAccept={(next) => view.change({ accept: next.length ? next : undefined }, true)} />}

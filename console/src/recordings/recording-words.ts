@@ -6,9 +6,14 @@ export function recordingState(one: { open: boolean; idle?: boolean }): string {
   return one.open ? (one.idle ? "waiting" : "running") : "completed";
 }
 
-/** The state of a call, as that of a step: one that was refused has failed, and one without a state runs. */
+/** The state of calls, as that of steps: one that was refused, or of which it is not known whether it has done its work, has failed. */
+export function shownState(state: string): string {
+  return state === "refused" || state === "in_doubt" ? "failed" : state;
+}
+
+/** The state of a call, as that of a step: one without a state runs. */
 export function callState(call: Schemas["RecordedCall"]): string {
-  return call.state === "refused" || call.state === "in_doubt" ? "failed" : (call.state ?? "running");
+  return shownState(call.state ?? "running");
 }
 
 /** How sure a suggestion is, in words. */

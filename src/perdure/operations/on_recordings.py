@@ -1,6 +1,7 @@
 """Operations on recordings: somebody calls tools one by one, and a definition is made of the calls."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from perdure.operations.on_execution_changes import StartedExecution
 from perdure.recording import recording_catalog, recording_requests
 from perdure.recording.recorded_definition import DefinitionOptions, StepOrder, recording_suggestions
 from perdure.recording.recording_catalog import RecordedDocument
-from perdure.recording.recording_messages import CallRequest, ToolCallFailed, ToolPreset
+from perdure.recording.recording_messages import CallRequest, CallState, ToolCallFailed, ToolPreset
 from perdure.recording.recording_requests import recording_key, recording_start
 from perdure.recording.recording_view import RecordedCall, RecordingView
 from perdure.recording.suggestions import FoundReference
@@ -49,7 +50,8 @@ class RecordingPage(msgspec.Struct, frozen=True):
 
 
 class RecordingDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A recording with its calls from a number on. `calls_in_all` counts those before and behind as well.
+    """A recording with its calls from a number on. `calls_in_all` counts those before and behind as well, and `calls_by_state` how many of all calls are in
+    each state, where there are any.
 
     `input` has the present values of ``@input``, and `presets_to_come` the steps whose result is given before their call.
     """
@@ -60,6 +62,7 @@ class RecordingDetails(msgspec.Struct, frozen=True, kw_only=True):
     input: dict[str, Any]
     calls: list[RecordedCall]
     calls_in_all: int
+    calls_by_state: dict[CallState, int]
     presets_to_come: list[str]
     started_at_s: float
     last_at_s: float
@@ -207,6 +210,7 @@ def _details(id: str, found: RecordingView, after: int, limit: int) -> Recording
         input=found.input,
         calls=found.calls[after : after + limit],
         calls_in_all=len(found.calls),
+        calls_by_state=dict(Counter(one.state for one in found.calls)),
         presets_to_come=found.presets_to_come,
         started_at_s=found.started_at_s,
         last_at_s=found.last_at_s,
