@@ -158,6 +158,29 @@ def writer_script() -> Script:
     )
 
 
+STORY = """\
+perdure: 1
+name: story
+description: Tells what became of an order, word by word
+order: listed
+input: {order: {type: string}}
+steps:
+  - {id: tell, agent: {prompt: "Tell the story of order @{input.order}", model: large, stream: true}}
+output: "@tell"
+"""
+
+STORY_ANSWER = (
+    "The order came in at night, when the hall was dark and only the printer was awake. It was for one kettle, two filters and four cups. In the morning "
+    "somebody read the slip twice, because the street had no number, and then rang the customer, who laughed: the house is the only one in that street. "
+    "So the parcel went out before noon, and the kettle has boiled every day since."
+)
+
+
+def story_script() -> Script:
+    """What the scripted model answers to `STORY`, slowly enough to look at it while it comes."""
+    return parse_script([{"when": {"contains": "Tell the story of order"}, "answer": STORY_ANSWER, "pace": "0.2s", "repeat": True}])
+
+
 class Sample(NamedTuple):
     """A sample that is open: its directory, the App on its database, and the service with its API."""
 
@@ -252,7 +275,7 @@ async def opened_sample(directory: Path, settings: ServiceSettings | None = None
     """A sample in a directory, filled if it is not there yet, with its engine and its API, which is not on a port."""
     is_new = prepared(directory)
     with environment(CLAIM_DIRECTORY=str(directory), PERDURE_SECRET_STRIPE_HOOK=STRIPE_SECRET):
-        async with serving(Fake((*writer_script(), *load(EXAMPLES / "triage_script.yaml")))) as model_url:
+        async with serving(Fake((*writer_script(), *story_script(), *load(EXAMPLES / "triage_script.yaml")))) as model_url:
             if is_new:
                 await fill_yesterday(sample_app(directory, model_url, yesterday=True))
             async with sample_app(directory, model_url) as app:

@@ -16,6 +16,7 @@ from playwright.async_api import Browser, Page, expect
 from tests.cli.serve_process import ServeProcess, free_port, new_key
 from tests.console.browsers import NARROW, Watched, axe_complaints, expect_built, open_with_token, opened_page
 from tests.console.conftest import Shop
+from tools.console_sample import STORY, STORY_ANSWER
 
 pytestmark = pytest.mark.slow
 
@@ -315,6 +316,25 @@ async def test_the_transcript_of_an_agent_has_its_calls_and_its_choice(shop: Sho
     await opened(page, shop, address("perdure.definition.agent", "default/triage/T-1042:look", "?tab=agent&at=1"))
     await expect(page.get_by_role("tab", name="Agent")).to_have_attribute("aria-selected", "true")
     await expect(page.get_by_role("article", name="Turn 2")).to_be_hidden()
+
+
+async def test_the_answer_of_a_running_turn_grows_in_the_transcript_until_the_log_has_it(shop: Shop, page: Page) -> None:
+    client = shop.sample.app.client
+    _ = await client.catalog.create(STORY)
+    story = await client.start(client.definition("story").with_(id="story-1"), order="o-1")
+    await opened(page, shop, address("perdure.definition.agent", "default/story/story-1:tell", "?tab=agent"))
+    turn = page.get_by_role("article", name="Turn 1")
+    await expect(turn).to_contain_text("model, so far")
+    await expect(turn).to_contain_text("It is not durable yet")
+    await expect(turn).to_contain_text("The order came in at night")
+    assert "boiled every day" not in await turn.inner_text()
+    assert not await axe_complaints(page)
+    await expect(turn).to_contain_text("the printer was awake. It was for one kettle")
+    assert "boiled every day" not in await turn.inner_text()
+    await expect(turn).to_contain_text(STORY_ANSWER)
+    await expect(turn).not_to_contain_text("It is not durable yet")
+    assert (await turn.inner_text()).count("The order came in at night") == 1
+    assert await story.result("10s") == STORY_ANSWER
 
 
 async def test_of_two_people_the_second_is_told_that_the_execution_has_changed(shop: Shop, browser: Browser) -> None:

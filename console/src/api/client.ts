@@ -26,7 +26,7 @@ const access: Middleware = {
       if (problem.status === 401) endAccess();
       throw problem;
     }
-    if (response.status === 204) return response;
+    if (response.status === 204 || response.headers.get("content-type")?.startsWith("text/event-stream")) return response;
     const text = await response.text();
     const headers = new Headers(response.headers);
     headers.set("content-length", String(text.length));

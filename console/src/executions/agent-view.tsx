@@ -1,6 +1,7 @@
 // The transcript of an agent: each model call and tool call, tokens and cost, choices and their reasons. A fork begins at any turn.
 import { Link } from "@tanstack/react-router";
-import { useMemo } from "react";
+import { useMemo, useSyncExternalStore } from "react";
+import { useConnection } from "@/api/use-live";
 import { Button } from "@/parts/button";
 import { Empty, ErrorNotice, Loading } from "@/parts/notice";
 import { StateMark } from "@/parts/state-mark";
@@ -9,6 +10,7 @@ import { ValueView } from "@/parts/value-view";
 import { useSettings } from "@/shell/settings";
 import { type AgentMessage, type AgentTurn, agentTurns, type ToolUse } from "./agent-transcript";
 import { type ExecutionKey, type StepTrace, nameOf, useSteps } from "./execution-reads";
+import { useLiveText } from "./live-text";
 import { usageSum, usageText } from "./model-usage";
 import styles from "./agent-view.module.css";
 
@@ -20,10 +22,12 @@ interface Props {
   /** Forks from the step of a turn. */
   onFork?: (path: string) => void;
   forkRefusal?: string;
+  /** The execution, of which the answer of the running turn is read while it is written; without it, turns have their answers when they have ended. */
+  live?: ExecutionKey;
 }
 
 /** The transcript of the agent whose steps these are. */
-export function AgentView({ steps, changed, onChoose, onFork, forkRefusal = "" }: Props) {
+export function AgentView({ steps, changed, onChoose, onFork, forkRefusal = "", live }: Props) {
   const turns = useMemo(() => agentTurns(steps), [steps]);
   const usages = turns.flatMap((one) => (one.usage ? [one.usage] : []));
   const calls = turns.reduce((sum, one) => sum + one.tools.filter((tool) => tool.step).length, 0);
@@ -37,7 +41,7 @@ export function AgentView({ steps, changed, onChoose, onFork, forkRefusal = "" }
       <ol className={styles.turns}>
         {turns.map((turn) => (
           <li key={turn.step.path} className={`${styles.turn} ${changed?.has(turn.step.path) ? styles.changed : ""}`}>
-            <Turn turn={turn} onChoose={onChoose} onFork={onFork} forkRefusal={forkRefusal} />
+            <Turn turn={turn} onChoose={onChoose} onFork={onFork} forkRefusal={forkRefusal} live={live} />
           </li>
         ))}
       </ol>
@@ -62,7 +66,13 @@ export function ChildAgent({ of, at }: { of: ExecutionKey; at: number | null }) 
   );
 }
 
-function Turn({ turn, onChoose, onFork, forkRefusal }: { turn: AgentTurn; onChoose?: (path: string) => void; onFork?: (path: string) => void; forkRefusal: string }) {
+interface TurnProps extends Omit<Props, "steps" | "changed"> {
+  turn: AgentTurn;
+}
+
+function Turn({ turn, onChoose, onFork, forkRefusal, live }: TurnProps) {
+  const isShown = usePageIsShown();
+  const isPaused = useConnection() === "paused";
   return (
     <article aria-label={`Turn ${turn.number}`} className={styles.parts}>
       <header className={styles.head}>
@@ -94,6 +104,7 @@ function Turn({ turn, onChoose, onFork, forkRefusal }: { turn: AgentTurn; onChoo
           {turn.step.error.code}: {turn.step.error.message}
         </p>
       )}
+      {live && turn.step.completedAt === null && isShown && !isPaused && <RunningAnswer of={live} path={turn.step.path} />}
       {turn.text && <Said by="model" text={turn.text} />}
       {turn.chosen.length > 0 && (
         <p>
@@ -116,6 +127,34 @@ function Turn({ turn, onChoose, onFork, forkRefusal }: { turn: AgentTurn; onChoo
       )}
       {turn.wrong && <p className={styles.wrong}>The answer can't be used: {turn.wrong}</p>}
     </article>
+  );
+}
+
+/** What the model has answered so far. It is shown only while the turn runs, so that its stream ends with the turn. */
+function RunningAnswer({ of, path }: { of: ExecutionKey; path: string }) {
+  const found = useLiveText(of);
+  const text = found.data?.[path];
+  return (
+    <>
+      {found.error && <ErrorNotice error={found.error} onRetry={() => void found.refetch()} />}
+      {text && (
+        <div className={styles.running}>
+          <p className={styles.soft}>The model writes this answer now. It is not durable yet: if the attempt is lost, the model is asked again.</p>
+          <Said by="model, so far" text={text} />
+        </div>
+      )}
+    </>
+  );
+}
+
+/** Whether the page is shown: a stream takes one of the few connections of a browser, so a hidden page has none. */
+function usePageIsShown(): boolean {
+  return useSyncExternalStore(
+    (changed) => {
+      document.addEventListener("visibilitychange", changed);
+      return () => document.removeEventListener("visibilitychange", changed);
+    },
+    () => document.visibilityState === "visible",
   );
 }
 

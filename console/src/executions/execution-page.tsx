@@ -101,7 +101,16 @@ function Known({ of, record, latest, at, pastError }: KnownProps) {
           {
             id: "agent",
             title: "Agent",
-            content: () => <AgentView steps={list} changed={changed} onChoose={choose} onFork={(path) => openAction({ verb: "fork", given: { fromStep: path } })} forkRefusal={pastRefusal || refusal} />,
+            content: () => (
+              <AgentView
+                steps={list}
+                changed={changed}
+                onChoose={choose}
+                onFork={(path) => openAction({ verb: "fork", given: { fromStep: path } })}
+                forkRefusal={pastRefusal || refusal}
+                live={at === null && record.completedAt === null ? of : undefined}
+              />
+            ),
           },
         ]
       : []),
