@@ -1521,7 +1521,13 @@ GUARDS = (
         never("APPROVAL_WORKFLOW"),
         suite("api/test_audit_of_operations.py", "a_decision_has_an_entry"),
     ),
-    # The MCP server.
+    # MCP.
+    Guard(
+        "a connection to an MCP server is used with the secrets that opened it, and with no others",
+        "mcp.server_session:ServerSession._connection",
+        Instead("frozenset(secrets.items())", "frozenset()"),
+        suite("mcp/test_server_session.py", "steps_of_each_tenant"),
+    ),
     Guard(
         "a caller sees the tools that they may call, and no others",
         "mcp_server.tool_service:ToolService.tools",

@@ -24,6 +24,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "env", "inputSchema": {"type": "object"}},
     {"name": "asks", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"name": "samples", "inputSchema": {"type": "object"}},
+    {"name": "key", "inputSchema": {"type": "object"}},
     {"name": "endless", "inputSchema": {"type": "object"}},
 ]
 FORM = {"type": "object", "properties": {"account": {"type": "string"}, "copies": {"type": "integer"}}, "required": ["account"]}
@@ -66,6 +67,10 @@ def called(id: Any, name: str, given: dict[str, Any], token: Any) -> dict[str, A
             return {"content": [{**text, "text": "one"}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
         case "env":
             return {"content": [{**text, "text": json.dumps(dict(os.environ))}]}
+        case "key":
+            time.sleep(given.get("waits_s", 0))
+            key = os.environ["API_KEY"][::-1]  # a secret is not masked when it is read backwards
+            return {"content": [{**text, "text": json.dumps({"reversed": key, "process": os.getpid()})}]}
         case "asks":
             form = {"message": "Which account?", "requestedSchema": FORM}
             address = {"mode": "url", "message": "Sign in", "url": given.get("url"), "elicitationId": "e"}

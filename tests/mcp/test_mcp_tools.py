@@ -227,20 +227,20 @@ async def test_a_server_may_not_use_a_model_of_the_client() -> None:
 
 
 def test_tools_that_are_asked_for_twice_share_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    before = ServerSession._opened
+    used: list[str] = []
+    before = ServerSession.call
 
-    async def counted(session: ServerSession, secrets: Any) -> Any:
-        opened.append(str(id(session)))
-        return await before(session, secrets)
+    async def counted(session: ServerSession, *given: Any) -> Any:
+        used.append(str(id(session)))
+        return await before(session, *given)
 
     first, second = (mcp_tools(servers()) for _ in range(2))
     by_name = [{one.name: one for one in tools} for tools in (first, second)]
     tools = [by_name[0]["raw.add"], by_name[1]["raw.user"]]
     steps = [{"id": "a", "tool": "raw.add", "with": {"a": 1}}, {"id": "b", "tool": "raw.user"}]
-    monkeypatch.setattr(ServerSession, "_opened", counted)
+    monkeypatch.setattr(ServerSession, "call", counted)
     Definition.of({"perdure": 1, "name": "flow", "order": "listed", "steps": steps}, tools=tools).run()
-    assert len(set(opened)) == 1
+    assert len(used) == 2 and len(set(used)) == 1
 
 
 @pytest.mark.slow

@@ -1,11 +1,16 @@
-"""A connection to one MCP server, for all steps of a process: opened when it is first needed, opened anew after it broke, closed at the end."""
+"""The connections of a process to one MCP server: opened when they are first needed, opened anew after they broke, closed at the end.
+
+A server acts with the secrets that it was given, so a connection is used only by calls that have the same secrets as the one that opened it. Calls of other
+tenants or definitions, and calls after a secret has changed, use connections of their own. Only a few that are not in use stay open.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,9 @@ PAUSE_S, PAUSE_S_MAX = 1.0, 30.0
 
 LOGS = Path(".perdure/mcp")
 """Where what programs write to standard error is kept, a file for each server."""
+
+UNUSED_CONNECTIONS_MAX = 8
+"""How many connections to one server stay open without a call; those whose last call began the longest ago are closed."""
 
 LOOK_S = 0.5
 """How often a call that waits for people looks whether its execution still wants it."""
@@ -80,27 +88,20 @@ class _OpenCall:
             await self.people.withdraw()
 
 
-class ServerSession:
-    """The session of a process with one server; calls run side by side."""
+class _Connection:
+    """A connection that was opened with one set of secrets. Each has its own pause after a failure, and its own calls of which the server may ask something."""
 
-    def __init__(self, server: McpServer, *, opens_browser: bool = False) -> None:
-        self.server = server
-        self._opens_browser = opens_browser
+    def __init__(self, server: McpServer, secrets: Mapping[str, str], *, opens_browser: bool) -> None:
+        self.server, self.users = server, 0
+        self._secrets, self._opens_browser = secrets, opens_browser
         self._client: Any = None
         self._open_calls: list[_OpenCall] = []
         self._opening = asyncio.Lock()
         self._failures, self._not_before_s = 0, 0.0
 
-    async def call(
-        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Progress, people: Asked | None = None
-    ) -> dict[str, Any]:
-        """Calls a tool, and returns its answer as JSON of the protocol. What the server asks meanwhile is for `people`; without them, it is declined.
-
-        Raises:
-            ServerUnavailable: the server can't be reached.
-            AnswerLost: there was no answer.
-        """
-        client = await self._opened(secrets)
+    async def call(self, tool: str, arguments: Mapping[str, Any], progress: Progress, people: Asked | None) -> dict[str, Any]:
+        """See `ServerSession.call`."""
+        client = await self.opened()
         from mcp.shared.exceptions import MCPError  # imported here, as everything of the library, because most processes call no tool
         from mcp_types import CONNECTION_CLOSED
 
@@ -128,13 +129,9 @@ class ServerSession:
         found: dict[str, Any] = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
         return found
 
-    async def tools(self, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
-        """Lists the tools of the server, as JSON of the protocol.
-
-        Raises:
-            ServerUnavailable: the server can't be reached.
-        """
-        client = await self._opened(secrets)
+    async def tools(self) -> list[dict[str, Any]]:
+        """See `ServerSession.tools`."""
+        client = await self.opened()
         try:
             listed = await asyncio.wait_for(client.list_tools(), CONNECT_S)
         except Exception as error:  # a server may answer anything, and the library raises what its parts raise
@@ -142,20 +139,17 @@ class ServerSession:
             raise ServerUnavailable(f"{self.server.name} did not list its tools: {_summary(error)}") from error
         return [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed]
 
-    async def connection(self, secrets: Mapping[str, str]) -> Any:
-        """Returns the connection, for requests that are no calls of tools. It is opened if it is not open.
-
-        Raises:
-            ServerUnavailable: the server can't be reached.
-        """
-        return await self._opened(secrets)
-
     async def aclose(self) -> None:
         """Ends the connection, and with it the program."""
         if self._client is not None:
             await self._drop(self._client)
 
-    async def _opened(self, secrets: Mapping[str, str]) -> Any:
+    async def opened(self) -> Any:
+        """Returns the client of the library. It is connected anew if the connection broke.
+
+        Raises:
+            ServerUnavailable: the server can't be reached.
+        """
         async with self._opening:
             if self._client is not None and self._client.is_connected():
                 return self._client
@@ -165,7 +159,7 @@ class ServerSession:
             try:
                 asked = self._asked if self.server.elicitation.is_allowed else None
                 limit_s = CONNECT_S + (SIGN_IN_S if self._opens_browser else 0.0)
-                client = _new_client(self.server, secrets, asked, limit_s, opens_browser=self._opens_browser)
+                client = _new_client(self.server, self._secrets, asked, limit_s, opens_browser=self._opens_browser)
                 await asyncio.wait_for(client.__aenter__(), limit_s)
             except MissingExtra:
                 raise
@@ -204,6 +198,71 @@ class ServerSession:
             await asyncio.wait_for(client.close(), CONNECT_S)
         except Exception as error:  # it is closed as well as it can be
             logger.warning("the connection to the MCP server %s did not close: %s", self.server.name, _summary(error))
+
+
+class ServerSession:
+    """The connections of a process to one server, one for each set of secrets; calls run side by side."""
+
+    def __init__(self, server: McpServer, *, opens_browser: bool = False) -> None:
+        self.server = server
+        self._opens_browser = opens_browser
+        self._connections: dict[frozenset[tuple[str, str]], _Connection] = {}
+        self._closings: set[asyncio.Task[None]] = set()
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Progress, people: Asked | None = None
+    ) -> dict[str, Any]:
+        """Calls a tool, and returns its answer as JSON of the protocol. What the server asks meanwhile is for `people`; without them, it is declined.
+
+        Raises:
+            ServerUnavailable: the server can't be reached.
+            AnswerLost: there was no answer.
+        """
+        with self._connection(secrets) as connection:
+            return await connection.call(tool, arguments, progress, people)
+
+    async def tools(self, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
+        """Lists the tools of the server, as JSON of the protocol.
+
+        Raises:
+            ServerUnavailable: the server can't be reached.
+        """
+        with self._connection(secrets) as connection:
+            return await connection.tools()
+
+    @asynccontextmanager
+    async def client(self, secrets: Mapping[str, str]) -> AsyncIterator[Any]:
+        """Yields the client of the library for requests that are no calls of tools. It is not closed meanwhile.
+
+        Raises:
+            ServerUnavailable: the server can't be reached.
+        """
+        with self._connection(secrets) as connection:
+            yield await connection.opened()
+
+    async def aclose(self) -> None:
+        """Ends all connections, and with them the programs."""
+        connections = list(self._connections.values())
+        self._connections.clear()
+        _ = await asyncio.gather(*(one.aclose() for one in connections), *self._closings)
+
+    @contextmanager
+    def _connection(self, secrets: Mapping[str, str]) -> Iterator[_Connection]:
+        key = frozenset(secrets.items())
+        connection = self._connections.pop(key, None) or _Connection(self.server, secrets, opens_browser=self._opens_browser)
+        self._connections[key] = connection  # the order is that of the last use
+        connection.users += 1
+        try:
+            yield connection
+        finally:
+            connection.users -= 1
+            self._close_unused()
+
+    def _close_unused(self) -> None:
+        for key in [key for key, one in self._connections.items() if not one.users][:-UNUSED_CONNECTIONS_MAX]:
+            closing = asyncio.create_task(self._connections.pop(key).aclose())
+            self._closings.add(closing)
+            closing.add_done_callback(self._closings.discard)
 
 
 def _new_client(server: McpServer, secrets: Mapping[str, str], asked: Callable[..., Any] | None, limit_s: float, *, opens_browser: bool) -> Any:

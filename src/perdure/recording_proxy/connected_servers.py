@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from perdure.core.errors import BadValue, NotFound
@@ -54,8 +55,8 @@ class ConnectedServers:
         found: list[Described] = []
         for server in self.servers:
             try:
-                client = await self._client(server)
-                listed = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in await ask(client)]
+                async with self._client(server) as client:
+                    listed = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in await ask(client)]
             except Exception as error:  # a server that has none answers with an error; one that can't be reached has none now
                 logger.debug("the MCP server %s lists no %s: %s", server.name, what, error)
                 continue
@@ -67,18 +68,21 @@ class ConnectedServers:
         failed: Exception | None = None
         for server in self.servers if known is None else (known,):
             try:
-                return await ask(await self._client(server))
+                async with self._client(server) as client:
+                    return await ask(client)
             except Exception as error:  # it may be any error of a server, or that it has nothing of this name
                 failed = error
         raise NotFound(f"no server has {what} {name!r}" if failed is None else f"{what} {name!r} can't be had: {failed}")
 
-    async def _client(self, server: McpServer) -> Any:
+    @asynccontextmanager
+    async def _client(self, server: McpServer) -> AsyncIterator[Any]:
         session: ServerSession = await self._engine.resources.get(server_sessions(server, self.lists[server.name]))
         find = secret_finder(self._engine.secrets, self._tenant)
         secrets = {name: await asyncio.to_thread(find, name) for name in server.secrets}
         if lacking := [name for name, value in secrets.items() if value is None]:
             raise ServerUnavailable(f"the secret {lacking[0]} of the MCP server {server.name} is not set. Set it: perdure secret set {lacking[0]}")
-        return await session.connection({name: value for name, value in secrets.items() if value is not None})
+        async with session.client({name: value for name, value in secrets.items() if value is not None}) as client:
+            yield client
 
 
 def chosen_servers(servers: Sequence[McpServer]) -> Sequence[McpServer]:
