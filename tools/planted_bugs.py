@@ -1447,6 +1447,24 @@ GUARDS = (
         suite("operations/test_own_executions.py"),
     ),
     Guard(
+        "an operator does not start a proposal agent by hand as any workflow",
+        "operations.operation_table:_own_workflows",
+        Instead("str(arguments.get('workflow_id', ''))", "''"),
+        suite("operations/test_own_executions.py", "run_workflow"),
+    ),
+    Guard(
+        "a trigger starts none of Perdure's own workflows",
+        "service.triggers.trigger_starts:triggered_start",
+        without("expect_users_workflow"),
+        suite("service/triggers/test_trigger_changes.py", "perdure_s_own"),
+    ),
+    Guard(
+        "a proposal agent has the limits of its operation, whoever started it",
+        "service.proposal_agent.proposal_agent_workflow:_brief",
+        without("check_limits"),
+        suite("service/proposal_agent/test_proposal_agent_workflow.py", "as_any_execution"),
+    ),
+    Guard(
         "the limit of a person is counted by the store",
         "service.active_limits:LimitedStore._limited",
         never("self._limits.per_person"),

@@ -209,25 +209,30 @@ class Operation:
 
         Raises:
             Forbidden: a start brings its own definition, which only an author may publish; or what Perdure's own executions do, such as approvals, would be
-                told or begun without the operation, and the role, that is there for it.
+                told, or begun with any input, without the operation, and the role, that is there for it.
         """
         request = arguments.get("request")
         if self.function is on_execution_changes.start and isinstance(request, StartRequest) and request.definition is not None:
             caller.expect("author", f"{self.name} with a definition of its own")
-        if self.function in PLAIN_COMMANDS and (own := _own_workflows(arguments)):
+        is_plain = self.function in PLAIN_COMMANDS or (self.function is on_dead_letters.requeue and _begins_anew(arguments))
+        if is_plain and (own := _own_workflows(arguments)):
             caller.expect("admin", f"{self.name} of {min(own)}, which is Perdure's own")
 
 
-_START = (on_execution_changes.start, on_execution_changes.rerun, on_execution_changes.fork)
+_START = (on_execution_changes.start, on_execution_changes.rerun, on_execution_changes.fork, on_catalog.start_document, on_runs.run_workflow)
 _TELL = (on_execution_changes.send, on_execution_changes.ask, on_execution_changes.preset, on_execution_changes.start_bulk)
 PLAIN_COMMANDS = frozenset((*_START, *_TELL))
-"""The operations that begin an execution with anything, or tell it anything."""
+"""The operations that begin an execution with anything, or tell it anything. A dead letter that is requeued with edits or another version begins anew too."""
+
+
+def _begins_anew(arguments: Mapping[str, Any]) -> bool:
+    return bool(arguments.get("edits")) or arguments.get("version") is not None
 
 
 def _own_workflows(arguments: Mapping[str, Any]) -> set[str]:
     """The workflows of Perdure's own that a command is about."""
     key, request, which = arguments.get("key"), arguments.get("request"), arguments.get("which")
-    named = {key.workflow} if isinstance(key, Key) else set[str]()
+    named = {str(arguments.get("workflow_id", "")), *((key.workflow,) if isinstance(key, Key) else ())}
     if isinstance(request, StartRequest):
         named.add(request.key.workflow)
     if isinstance(which, ExecutionFilter):

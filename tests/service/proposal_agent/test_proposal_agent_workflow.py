@@ -319,6 +319,25 @@ async def test_what_can_not_be_done_is_refused_before_a_model_is_asked(c: Cluste
 
 
 @virtually
+async def test_an_agent_that_was_started_as_any_execution_has_the_same_limits(c: Cluster, client: AsyncClient) -> None:
+    _ = await engine(c, ModelScript())
+    _ = await publish(c)
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"words": " "}, "words"),
+        ({"words": "x" * 20_001}, "words"),
+        ({"words": "Greet", "is_new": True, "max_turns": 201}, "max_turns"),
+        ({"words": "Greet", "is_new": True, "max_cost_usd": -1.0}, "max_cost_usd"),
+        ({"words": "Greet", "is_new": True, "instructions": "x" * 200_001}, "instructions"),
+        ({"words": "Greet", "is_new": True, "slug": "invoice"}, "there is a definition 'invoice' already"),
+    ]
+    for number, (order, why) in enumerate(cases):
+        input = values.encode(((order,), {}), "the order")
+        _ = await on_execution_changes.start(StoreAccess(c.store), StartRequest(key=Key(T, PROPOSAL_AGENT_WORKFLOW, str(number)), input=input))
+        found = await ended(c, str(number))
+        assert (found.status, found.calls) == ("failed", 0) and why in found.why
+
+
+@virtually
 async def test_an_unknown_model_ends_it_with_what_there_is(c: Cluster, client: AsyncClient) -> None:
     _ = await engine(c, ModelScript())
     found = await ended(c, await start(c, "Greet somebody", model="large"))

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure.core.errors import AlreadyExists, BadValue, NotFound, StaleRecord, TriggerOwned
@@ -10,11 +11,14 @@ from perdure.core.operations import SCHEDULE_WORKFLOW
 from perdure.core.paths import Key
 from perdure.service import catalog, catalog_sync
 from perdure.service.catalog_sync import SyncDocument
+from perdure.service.queries import INTERNAL_WORKFLOWS
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers import trigger_directory as directory
 from perdure.service.triggers.schedule_states import CLOCK_ID, SCHEDULE_STATES
 from perdure.service.triggers.trigger_directory import TriggerDetails, TriggerFields, TriggerFilter
+from perdure.service.triggers.trigger_input import TriggerFacts
 from perdure.service.triggers.trigger_records import TRIGGERS, WEBHOOK_PATHS, ManualConfig, ScheduleConfig, Verification, WebhookConfig
+from perdure.service.triggers.trigger_starts import TriggeredStart, triggered_start
 from tests.service.catalog_documents import ADA, BEN
 
 T = "acme"
@@ -148,6 +152,21 @@ async def test_a_trigger_that_is_refused_leaves_nothing(access: StoreAccess, fie
     with pytest.raises(error):
         await directory.create_trigger(access, T, "ada", fields)
     assert [one async for one in TRIGGERS.all(access.store, T)] == []
+
+
+@pytest.mark.parametrize("workflow", INTERNAL_WORKFLOWS)
+async def test_a_trigger_starts_no_execution_of_perdure_s_own(access: StoreAccess, workflow: str) -> None:
+    _ = await catalog.create_definition(access, T, document(), ADA)
+    made = await directory.create_trigger(access, T, "ada", TriggerFields(name="x", config=ManualConfig(), workflow_id="invoice"))
+    with pytest.raises(BadValue, match="it is Perdure's own workflow"):
+        await directory.create_trigger(access, T, "ada", TriggerFields(name="y", config=ManualConfig(), workflow_id=workflow))
+    with pytest.raises(BadValue, match="it is Perdure's own workflow"):
+        await directory.update_trigger(access, T, made.id, "ada", TriggerFields(workflow_id=workflow))
+    before = (await directory.find_trigger(access, T, made.id)).value
+    kept = msgspec.structs.replace(before, workflow=workflow, is_code=True)  # as versions before this one could keep it
+    facts = TriggerFacts(id=kept.id, name=kept.name, kind=kept.kind, key="1", at_s=0.0, about={})
+    with pytest.raises(BadValue, match="it is Perdure's own workflow"):
+        await triggered_start(access, T, kept, TriggeredStart("1", {}, facts))
 
 
 async def test_a_document_whose_triggers_cannot_be_set_up_is_not_valid(access: StoreAccess) -> None:

@@ -22,7 +22,7 @@ from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.kind_descriptions import ToolDescription, describe_tool
 from perdure.service import catalog
 from perdure.service.proposal_agent.document_check import running_tools
-from perdure.service.proposal_agent.proposal_order import TOKENS_MAX, ProposalOrder
+from perdure.service.proposal_agent.proposal_order import TOKENS_MAX, ProposalOrder, check_limits, new_slug
 from perdure.service.proposal_agent.proposal_prompt import PresentDefinition, instructions_of, read_prompt, task_text
 from perdure.service.proposal_agent.proposal_tools import FINAL_TOOLS, PROPOSE, TOOL_NAMES, AgentBrief, FiledByAgent, ProposalTools
 from perdure.service.proposals.proposal_changes import proposal_base
@@ -78,14 +78,17 @@ def proposal_agent_workflow(deployment: Deployment, tools: Mapping[str, Step[Any
 
 
 async def _brief(order: ProposalOrder, deployment: Deployment, tools: Mapping[str, Step[Any, Any, Any]]) -> AgentBrief:
-    """What an agent begins with.
+    """What an agent begins with. The order is checked here as well, since others than `on_proposals.start_agent` can start an agent.
 
     Raises:
-        Fatal: the model is not known, or the definition can't be changed.
+        Fatal: the order is not valid, the model is not known, or the definition can't be changed.
     """
     access, tenant = StoreAccess(current_resources.get().store), step_info().execution.tenant
     model = known_model(order.model, deployment)
     try:
+        check_limits(order)
+        if order.is_new:
+            _ = await new_slug(access, tenant, order.slug)
         base = None if order.is_new else await proposal_base(access, tenant, order.slug)
         page = await catalog.list_definitions(access, tenant, limit=100)
         prompt = await asyncio.to_thread(lambda: instructions_of(order.instructions or read_prompt()))

@@ -60,6 +60,18 @@ async def checked_order(access: StoreAccess, tenant: str, order: ProposalOrder) 
         DefinitionOwned: a watched file has the definition.
         BadValue, BadName: there are no words, or too many; the slug or a limit is not valid.
     """
+    check_limits(order)
+    slug = await new_slug(access, tenant, order.slug) if order.is_new else (await proposal_base(access, tenant, order.slug)).slug
+    await _expect_models(access, tenant, slug)
+    return msgspec.structs.replace(order, slug=slug)
+
+
+def check_limits(order: ProposalOrder) -> None:
+    """Checks the words, the limits and the instructions of an order.
+
+    Raises:
+        BadValue: there are no words, or too many; or a limit is not valid.
+    """
     if not order.words.strip():
         raise BadValue("words", order.words, "what the workflow should do, in words")
     if len(order.words) > WORDS_CHARACTERS_MAX:
@@ -69,13 +81,15 @@ async def checked_order(access: StoreAccess, tenant: str, order: ProposalOrder) 
     if order.max_cost_usd is not None and not (math.isfinite(order.max_cost_usd) and order.max_cost_usd > 0):
         raise BadValue("max_cost_usd", order.max_cost_usd, "a number of US dollars, more than 0")
     _ = checked_instructions(order.instructions)
-    slug = await _new_slug(access, tenant, order.slug) if order.is_new else (await proposal_base(access, tenant, order.slug)).slug
-    await _expect_models(access, tenant, slug)
-    return msgspec.structs.replace(order, slug=slug)
 
 
-async def _new_slug(access: StoreAccess, tenant: str, slug: str) -> str:
-    """The slug of a new definition; empty if it is to be made of the name of that."""
+async def new_slug(access: StoreAccess, tenant: str, slug: str) -> str:
+    """The slug of a new definition; empty if it is to be made of the name of that.
+
+    Raises:
+        AlreadyExists: there is a definition of this slug.
+        BadName: it is no slug.
+    """
     if not slug:
         return ""
     try:

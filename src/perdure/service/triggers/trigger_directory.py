@@ -38,7 +38,7 @@ from perdure.service.triggers.trigger_records import (
     WebhookConfig,
 )
 from perdure.service.triggers.trigger_specs import checked_config, checked_trigger_name
-from perdure.service.triggers.trigger_starts import TRIGGER_ATTRIBUTE, TriggeredStart, triggered_start
+from perdure.service.triggers.trigger_starts import TRIGGER_ATTRIBUTE, TriggeredStart, expect_users_workflow, triggered_start
 from perdure.service.wire_types import Version
 from perdure.stores.protocol import HeadFilter
 
@@ -356,6 +356,7 @@ async def _with_target(access: StoreAccess, tenant: str, record: TriggerRecord) 
         except NotFound:
             raise NoPromptHandler from None
         return msgspec.structs.replace(record, is_code=False)
+    expect_users_workflow(record.workflow)
     try:
         _ = await resolve_reference(access.store, tenant, record.workflow)
     except NotFound:
@@ -382,7 +383,7 @@ async def run_trigger(access: StoreAccess, tenant: str, id: str, author: str, pa
 
     Raises:
         NotFound: there is no such trigger, or no such workflow any more.
-        BadValue: the workflow does not take the input that the payload gives.
+        BadValue: the workflow does not take the input that the payload gives, or is Perdure's own.
         DefinitionDisabled: the definition is disabled.
     """
     record = (await find_trigger(access, tenant, id)).value

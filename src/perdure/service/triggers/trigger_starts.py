@@ -12,10 +12,12 @@ from perdure.core import values
 from perdure.core.attributes import checked_attributes, sortable_bytes
 from perdure.core.carried import TRIGGER_CARRIED
 from perdure.core.envelopes import StartAdmission
+from perdure.core.errors import BadValue
 from perdure.core.operations import PROMPT_WORKFLOW
 from perdure.core.paths import Key
 from perdure.service.definition_starts import DefinitionStart, catalog_start
 from perdure.service.execution_operations import NOT_HOSTED, StartRequest
+from perdure.service.queries import INTERNAL_WORKFLOWS
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers.trigger_input import TriggerFacts, bounded_facts, mapped_input, prompt_input
 from perdure.service.triggers.trigger_records import TriggerRecord
@@ -46,9 +48,10 @@ async def triggered_start(access: StoreAccess, tenant: str, trigger: TriggerReco
     Raises:
         NotFound, Ambiguous: there is no such definition, or the reference names several versions.
         BadDefinition: the definition calls something that is not there.
-        BadValue: the definition does not take this input.
+        BadValue: the definition does not take this input, or the workflow is Perdure's own.
         DefinitionDisabled: the definition is disabled.
     """
+    expect_users_workflow(trigger.workflow)
     facts = bounded_facts(wanted.facts)
     input = prompt_input(trigger, facts) if trigger.asks else mapped_input(trigger, facts, wanted.payload)
     given = values.encode(((), input), f"the input of the trigger {trigger.name}")
@@ -63,3 +66,14 @@ async def triggered_start(access: StoreAccess, tenant: str, trigger: TriggerReco
         carried=carried,
     )
     return DefinitionStart(request, NOT_HOSTED) if trigger.is_code or trigger.asks else await catalog_start(access, request, trigger.workflow)
+
+
+def expect_users_workflow(workflow: str) -> None:
+    """Checks that a trigger does not start an execution of Perdure's own, such as an approval or a proposal agent. Operations with roles and limits do that.
+
+    Raises:
+        BadValue: the workflow is Perdure's own.
+    """
+    if workflow in INTERNAL_WORKFLOWS:
+        why = f"a trigger can't start {workflow}: it is Perdure's own workflow. Name a definition of the catalog, or a workflow of your code"
+        raise BadValue("workflowId", workflow, "a workflow of users", why, "/workflowId")
