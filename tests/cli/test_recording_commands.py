@@ -70,5 +70,9 @@ def test_what_can_not_be_recorded_is_refused(tmp_path: Path) -> None:
     (tmp_path / "none.json").write_text('{"mcpServers": {}}')
     assert "needs MCP servers" in perdure(tmp_path, "mcp", "--record", "--tools", "none.json", code=10)
     assert "is no file of MCP servers" in perdure(tmp_path, "mcp", "--record", "--tools", "shop.py", code=10)
+    gone = {"mcpServers": {"gone": {"command": "no-such-program-anywhere"}}}
+    (tmp_path / "gone.json").write_text(json.dumps(gone))
+    refused = perdure(tmp_path, "mcp", "--record", "--tools", "gone.json", code=10)
+    assert "the MCP server gone can't be reached" in refused and "Traceback" not in refused
     assert "belong to --record" in perdure(tmp_path, "mcp", "--recording", "r1", code=20)
     assert "leave --queue out" in perdure(tmp_path, "mcp", "--record", "--tools", "none.json", "--queue", "q", code=20)

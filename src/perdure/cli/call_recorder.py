@@ -61,13 +61,21 @@ def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Seque
 
 
 def recorded_servers(places: Sequence[str]) -> RecordedServers | None:
-    """Returns the MCP servers among the places of tools, whose calls a server records; None if there are none."""
+    """Returns the MCP servers among the places of tools, whose calls a server records; None if there are none.
+
+    Raises:
+        CommandExit: a server whose list of tools is not kept can't be reached.
+    """
     files = [place for place in places if place.endswith(".json")]
     if not files:
         return None
+    from perdure.mcp import ServerUnavailable
     from perdure.recording_proxy.recorded_servers import RecordedServers
 
-    return RecordedServers.of_files(files)
+    try:
+        return RecordedServers.of_files(files)
+    except ServerUnavailable as error:
+        raise CommandExit(ExitCode.INPUT, f"the tools of {' '.join(files)} can't be listed: {error}\nstart the server, or correct it there") from error
 
 
 def _expected_servers(files: Sequence[str]) -> RecordedServers:
