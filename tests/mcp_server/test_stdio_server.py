@@ -229,3 +229,23 @@ async def test_nonsense_on_the_input_does_not_end_it(tmp_path: Path) -> None:
             assert "error" in wrong
             unknown = await one.answer(await one.send("no/such/method"))
             assert unknown["error"]["code"] == -32601
+
+
+def test_it_ends_quietly_when_the_client_no_longer_reads(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PERDURE_")}
+    environment = {**kept, "PERDURE_DB": f"sqlite:///{tmp_path}/mcp.db", "PYTHONWARNINGS": ""}
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-m", "perdure.cli", "mcp"], cwd=tmp_path, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}).encode() + b"\n")
+        process.stdin.flush()
+        assert b"serverInfo" in process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b'{"jsonrpc": "2.0", "id": 2, "method": "ping", "params": {}}\n')
+        process.stdin.flush()
+        printed = process.stderr.read().decode()
+        assert process.wait(20) == 0, printed
+    assert "Traceback" not in printed and "BrokenPipe" not in printed

@@ -121,12 +121,16 @@ class StdioServer:
         if self._is_stopped:
             self._serving.cancel()
         try:
-            await self._serving
+            await self._wait_for_end(self._serving)
+        except* BrokenPipeError:  # the task group of the library raises it within an exception group
+            logger.info("the client has gone")
+
+    async def _wait_for_end(self, serving: asyncio.Task[None]) -> None:
+        try:
+            await serving
         except asyncio.CancelledError:
             if not self._is_stopped:
                 raise
-        except BrokenPipeError:
-            logger.info("the client has gone")
 
     async def _serve(self) -> None:
         try:
