@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ class ProgramTransport(ClientTransport):
         tasks = [
             asyncio.create_task(self._read(process.stdout, to_session)),
             asyncio.create_task(_write(process.stdin, from_session, to_session)),
-            asyncio.create_task(self._keep_log(process.stderr)),
+            asyncio.create_task(keep_log(process.stderr, self._log)),
         ]
         try:
             async with options.session_class(received, sent, **session_kwargs) as session:
@@ -77,26 +78,51 @@ class ProgramTransport(ClientTransport):
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 return  # the session is over
 
-    async def _keep_log(self, printed: asyncio.StreamReader) -> None:
-        """Appends to the log what the program prints to standard error, at most so much."""
-        descriptor, size = self._opened_log()
-        try:
-            while chunk := await printed.read(65_536):
-                if size + len(chunk) > LOG_BYTES_MAX:
-                    os.close(descriptor)
-                    self._log.replace(self._log.with_name(f"{self._log.name}.1"))
-                    descriptor, size = self._opened_log()
-                size += os.write(descriptor, chunk)
-        except OSError as error:
-            logger.warning("what the MCP server prints can't be kept in %s any more: %s", self._log, error)
-            while await printed.read(65_536):  # it has to be read, or the program would stand still
-                pass
-        finally:
-            os.close(descriptor)
 
-    def _opened_log(self) -> tuple[int, int]:
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        return descriptor, os.fstat(descriptor).st_size
+async def keep_log(printed: asyncio.StreamReader, path: Path) -> None:
+    """Appends to a log what a program prints, until that prints no more. All is read, even if it can't be kept, or the program would wait for a reader."""
+    log: _ProgramLog | None = _ProgramLog(path)
+    try:
+        while chunk := await printed.read(65_536):
+            if log is not None:
+                try:
+                    log.append(chunk)
+                except OSError as error:
+                    logger.warning("what the MCP server prints can't be kept in %s any more: %s", path, error)
+                    log.close()
+                    log = None
+    finally:
+        if log is not None:
+            log.close()
+
+
+class _ProgramLog:
+    """A log of bounded size. Several programs append to it, and whichever finds it full begins it anew."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: FileIO | None = None
+
+    def append(self, chunk: bytes) -> None:
+        """Appends a chunk, to another file if this one would become too large."""
+        if self._file is None:
+            self._file = self._opened()
+        now = os.fstat(self._file.fileno())
+        if now.st_size + len(chunk) > LOG_BYTES_MAX:
+            self.close()
+            if self._path.exists() and os.path.samestat(self._path.stat(), now):  # otherwise another program has begun it anew
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            self._file = self._opened()
+        _ = self._file.write(chunk)
+
+    def close(self) -> None:
+        """Closes the file; a file that is closed stays so."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _opened(self) -> FileIO:
+        return FileIO(self._path, "a", opener=lambda path, flags: os.open(path, flags, 0o600))
 
 
 async def _write(to_program: asyncio.StreamWriter, from_session: Any, to_session: Any) -> None:
