@@ -15,7 +15,9 @@ import pytest
 from perdure import App, Definition
 from perdure.core.errors import BadValue
 from perdure.mcp import mcp_tools
+from perdure.mcp.server_configs import read_servers
 from perdure.mcp.server_session import ServerSession, ServerUnavailable
+from perdure.mcp.tool_lists import ListedTool, ToolList, config_hash, keep_list
 from perdure.service.step_traces import StepTrace
 
 SERVER = Path(__file__).with_name("raw_server.py")
@@ -171,6 +173,16 @@ def test_other_tools_than_those_that_are_known_are_told(caplog: pytest.LogCaptur
         _ = asyncio.run(run(config, {"tool": "raw.user"}))
     assert "have changed since they were listed: new" in caplog.text
     assert "raw.new" in [one.name for one in mcp_tools(config)]
+
+
+async def test_a_server_whose_tools_no_longer_fit_its_configuration_is_used_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    config = servers(tools=["user", "gone"])
+    (server,) = read_servers(config)
+    _ = keep_list(server, ToolList(server=config_hash(server), tools=[ListedTool(name="gone"), ListedTool(name="user")]))
+    with caplog.at_level(logging.WARNING, "perdure.mcp"):
+        found = await run(config, {"tool": "raw.user", "with": {"name": "Ada"}})
+    assert found["s0"].decoded_output() == {"id": 7, "name": "Ada"} and len(calls()) == 1
+    assert "is used as it was listed: mcpServers.raw.tools: 'gone' is not a tool that the server has" in caplog.text
 
 
 def test_a_server_that_does_not_begin_is_told_with_what_it_printed() -> None:

@@ -20,7 +20,7 @@ import msgspec
 from perdure.code.declarations import Retry, Step
 from perdure.code.function_codec import FunctionCodec
 from perdure.code.step_environment import Resource, current_resources, step_info
-from perdure.core.errors import BadExpression, Fatal
+from perdure.core.errors import BadExpression, BadValue, Fatal
 from perdure.definitions.expr import json_schema
 from perdure.mcp.call_channels import NO_CHANNELS, AskedCaller, CallChannel, CallChannels
 from perdure.mcp.elicited_approvals import Asked, AskedPeople
@@ -206,7 +206,11 @@ class _CheckedSession(ServerSession):
         return await super().call(tool, arguments, secrets, progress, people)
 
     async def _look(self, secrets: Mapping[str, str]) -> None:
-        now = listed_tools(self.server, await self.tools(secrets))
+        try:
+            now = listed_tools(self.server, await self.tools(secrets))
+        except BadValue as error:  # its tools are those that are known, as long as the server performs them
+            logger.warning("the MCP server %s has other tools than its configuration takes, and is used as it was listed: %s", self.server.name, error)
+            return
         if now.hash == self._known.hash:
             return
         _ = await asyncio.to_thread(keep_list, self.server, now)
