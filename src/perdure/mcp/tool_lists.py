@@ -1,6 +1,7 @@
-"""The tools that MCP servers have, as they listed them: asked once, then kept in a file beside the work of steps, so that a program begins without its servers.
+"""The tools of MCP servers, as these listed them: asked for once, then kept in ``.perdure/mcp/NAME.tools.json``, so an engine begins while a server is down.
 
-A list is asked for anew if the configuration of its server has changed, or if the file is removed. A connection that finds another list says so in the log.
+A list is asked for anew if the configuration of its server has changed, or if the file is missing or can't be read. The first call of a process to a server
+compares the lists: if the server has other tools now, a warning names them, and the new list is kept for the next start.
 """
 
 from __future__ import annotations
