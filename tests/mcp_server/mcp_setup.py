@@ -61,7 +61,7 @@ class Tools:
         assert outcome.is_error, (tool, outcome.text)
         assert outcome.value["code"], outcome
         assert outcome.value["detail"], outcome
-        assert "\nNext: " in outcome.text or outcome.value["next"] == "", outcome
+        assert outcome.value["next"] and f"\nNext: {outcome.value['next']}" in outcome.text, outcome
         return outcome.value
 
     async def names(self) -> list[str]:

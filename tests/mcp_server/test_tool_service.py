@@ -365,7 +365,7 @@ async def test_published_workflows_are_tools_by_choice_with_their_input_and_desc
     assert (await one("run_tax", cents=5))["result"] == 5
     assert (await every("run_calc", a=2))["result"] == 3
     failed = await every.outcome("run_calc", a=-1)
-    assert failed.is_error and failed.value["status"] == "failed"
+    assert failed.is_error and failed.value["status"] == "failed" and "\nNext: list_steps" in failed.text
     assert (await one.refused("run_tax", cents="much"))["code"] == "bad_value"
     assert (await one.refused("run_calc", a=1))["code"] == "no_such_tool"
     viewer = await tools_of(service, "viewer", tools=ToolService(PublishedWorkflows(["all"])))

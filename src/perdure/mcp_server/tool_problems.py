@@ -37,8 +37,25 @@ NEXT_STEPS: Mapping[str, str] = {
     "removed": "Its log was removed after the time for which logs are kept. Nothing can be read or done any more.",
     "not_replayable": "get_execution_events shows what has happened. Ask a person to look at the execution.",
     "message_rejected": "Correct the body as the message says, and send it again.",
+    "execution_failed": "list_steps shows what failed. retry_execution continues it from there, rerun_execution begins anew.",
+    "execution_cancelled": "get_execution says why. rerun_execution starts another one.",
+    "deadline_exceeded": "list_steps shows how far it came. Start another one with a longer deadline.",
+    "timeout": "Read how it stands with get_execution or get_approval before you call it again.",
+    "no_reply": "get_execution says whether it has ended, and for which messages it waits.",
+    "too_large": "Keep the data elsewhere, and give where it is.",
+    "trigger_owned": "Change the triggers of the definition that declares it: get_workflow, then update_workflow or propose_workflow_change.",
+    "missing_secret": "Ask the person who runs the server to set the secret.",
 }
 """What to do after an error of a code, if the error itself does not say it."""
+
+OTHERWISE = "Correct what the message names, if it is in the arguments, and call again. Otherwise show the message to the person who has set up this server."
+OF_SERVER = "Wait for some seconds, and call again. If that does not help, show the message to the person who runs the server."
+"""What to do after any other error, and after one of the server itself."""
+
+
+def next_step(code: str, status: int) -> str:
+    """Returns what to do after an error of the API."""
+    return NEXT_STEPS.get(code) or (OF_SERVER if status >= 500 else OTHERWISE)
 
 
 def problem_for_model(problem: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -47,7 +64,7 @@ def problem_for_model(problem: Mapping[str, Any], names: Mapping[str, str]) -> d
     for ours, theirs in names.items():
         detail, where = detail.replace(f"/{theirs}:", f"/{ours}:"), f"/{ours}" if where == f"/{theirs}" else where
     code = str(problem.get("code", "error"))
-    found: dict[str, Any] = {"code": code, "detail": valid_utf8(detail), "next": str(problem.get("next") or NEXT_STEPS.get(code, ""))}
+    found: dict[str, Any] = {"code": code, "detail": valid_utf8(detail), "next": str(problem.get("next") or next_step(code, int(problem.get("status", 0))))}
     more = {name: problem[name] for name in ("findings", "candidates", "inTheWay") if problem.get(name)}
     return {**found, **({"where": valid_utf8(where)} if where else {}), **bounded(more).value}
 
@@ -59,6 +76,5 @@ def problem_text(problem: Mapping[str, Any]) -> str:
         line = f"line {finding['line']}: " if isinstance(finding, dict) and finding.get("line") else ""
         lines.append(f"- {line}{finding.get('message', finding) if isinstance(finding, dict) else finding}")
     lines += [f"- {one}" for one in problem.get("candidates", ())]
-    if problem.get("next"):
-        lines.append(f"Next: {problem['next']}")
+    lines.append(f"Next: {problem['next']}")
     return "\n".join(lines)

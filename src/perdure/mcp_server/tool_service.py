@@ -101,14 +101,14 @@ class ToolService:
             return _failure(problem_for_model(refused.problem, names))
         except TimeoutError:
             detail = f"{name} has had no answer for {CALL_S:g} s. What it asks for may still take effect, as soon as an engine runs"
-            return _failure({"code": "timeout", "detail": detail, "next": "Read how it stands with get_execution or get_approval before you call it again."})
+            return _failure(problem_for_model({"code": "timeout", "detail": detail}, {}))
         value = answer.value if isinstance(answer.value, dict) else {"value": answer.value}
         shown = bounded(value)
         steps = [*cut_sentences(shown.cuts, tool.read_by or "get_execution"), *([answer.next_step] if answer.next_step else [])]
         whole = {**shown.value, "nextStep": " ".join(steps)} if steps else shown.value
         if any(cut.pointer == "/items" for cut in shown.cuts):
             _ = whole.pop("next", None)  # it would lead behind entries that are not shown
-        return CallOutcome(whole, json_text(whole), answer.is_error)
+        return CallOutcome(whole, json_text(whole) + (f"\nNext: {answer.next_step}" if answer.is_error else ""), answer.is_error)
 
     async def _tool(self, requests: OperationRequests, name: str) -> ModelTool:
         if (found := self._found(name)) is not None:
