@@ -222,13 +222,10 @@ def read_part_tool(tools: Callable[[str], Any]) -> ComposedTool:
 
     async def read(requests: OperationRequests, given: Mapping[str, Any]) -> ModelAnswer:
         name, offset = given["tool"], count_of("offset", given.get("offset"), 0, 2**53)
-        found = tools(name) if isinstance(name, str) and name != READ_PART else None
+        found = tools(name) if name != READ_PART else None
         if found is None or not found.hints.reads_only:
             raise refused_argument("tool", "it is not the name of a tool that only reads; for what was started, use get_execution")
-        arguments = given.get("arguments", {})
-        if not isinstance(arguments, dict) or not isinstance(given["pointer"], str):
-            raise refused_argument("arguments", "it is an object, and pointer a text")
-        answer = await found(requests, arguments)
+        answer = await found(requests, given.get("arguments", {}))
         try:
             return ModelAnswer(part_of(answer.value, given["pointer"], offset))
         except LookupError as error:

@@ -1,7 +1,7 @@
 """The arguments of tools: their JSON Schemas, made from the parameters of operations, and the reading of what a model gives.
 
 A model that gives JSON in a text, or a number or a boolean as text, is understood where the schema allows no text. A null stands for an argument that is left
-out. What the values mean is checked by the operation.
+out. The types of values are checked here; what the values mean is checked by the operation.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_arguments(schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
     """Reads what a model gives for an object schema.
 
     Raises:
-        RequestRefused: an argument is missing or unknown.
+        RequestRefused: an argument is missing or unknown, or its value is of another type.
     """
     properties: Mapping[str, Schema] = schema["properties"]
     for name in given:
@@ -92,7 +92,29 @@ def read_arguments(schema: Schema, given: Mapping[str, Any]) -> dict[str, Any]:
     for name in required:
         if name not in read:
             raise refused_argument(name, "it is missing, and must be given")
+    for name, value in read.items():
+        _check_type(name, value, properties[name])
     return read
+
+
+TYPES: Mapping[str, str] = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "object": "an object",
+    "array": "a list",
+    "null": "null",
+}
+
+
+def _check_type(name: str, value: Any, schema: Schema) -> None:
+    if (kinds := schema.get("type")) is None:
+        return  # it may be anything, or the operation checks it
+    allowed = [kinds] if isinstance(kinds, str) else list(kinds)
+    kind = _kind_of(value)
+    if kind not in allowed and not (kind == "integer" and "number" in allowed):
+        raise refused_argument(name, f"it is {TYPES[kind]}, and must be {' or '.join(TYPES[one] for one in allowed)}")
 
 
 def _understood(value: Any, schema: Schema) -> Any:
@@ -122,30 +144,32 @@ def _kind_of(value: Any) -> str:
             return "object"
         case list():
             return "array"
-    return ""
+        case None:
+            return "null"
+    return "string"
 
 
-def seconds_of(name: str, value: Any, otherwise: float) -> float:
+def seconds_of(name: str, value: float | None, otherwise: float) -> float:
     """Returns for how long a call waits.
 
     Raises:
-        RequestRefused: it is no number from 0 to `WAIT_S_MAX`.
+        RequestRefused: it is not from 0 to `WAIT_S_MAX`.
     """
     if value is None:
         return otherwise
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= WAIT_S_MAX:
+    if not 0 <= value <= WAIT_S_MAX:
         raise refused_argument(name, f"it is a number of seconds from 0 to {WAIT_S_MAX:g}; for longer, call wait_for_execution again")
     return float(value)
 
 
-def count_of(name: str, value: Any, otherwise: int, most: int) -> int:
+def count_of(name: str, value: int | None, otherwise: int, most: int) -> int:
     """Returns a whole number of up to `most`.
 
     Raises:
-        RequestRefused: it is none.
+        RequestRefused: it is less than 0, or more.
     """
     if value is None:
         return otherwise
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+    if not 0 <= value <= most:
         raise refused_argument(name, f"it is a whole number from 0 to {most:,}")
     return value

@@ -22,8 +22,6 @@ WEIGHTS = (8.0, 3.0, 1.0)
 
 async def _search(requests: OperationRequests, given: Mapping[str, Any]) -> ModelAnswer:
     query, limit = given["query"], count_of("limit", given.get("limit"), 10, FOUND_MAX) or 1
-    if not isinstance(query, str):
-        raise refused_argument("query", "it is text")
     kinds, tools, workflows = await asyncio.gather(requests(on_kinds.kinds, {}), requests(on_kinds.tools, {}), _workflows(requests))
     candidates = [*_kinds(kinds), *_tools(tools), *workflows]
     words = _words(query)
