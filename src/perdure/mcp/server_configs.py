@@ -28,6 +28,9 @@ SIGN_IN_S = 300.0
 """How long a person has to sign in to a server, once they were asked."""
 
 FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled", "elicitation", "auth"))
+OF_PROGRAM, OF_URL = ("args", "env", "cwd"), ("headers",)
+"""The fields that only a program takes, and those that only a URL takes."""
+
 TRANSPORTS = {"stdio": "stdio", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 """The values of `type` in use, each with the transport that it means."""
 
@@ -93,7 +96,7 @@ def read_servers(source: str | Path | Mapping[str, Any]) -> list[McpServer]:
     servers = found.get("mcpServers", found.get("servers")) if isinstance(found, Mapping) else None
     if not isinstance(servers, Mapping):
         raise BadValue("mcpServers", servers, 'a mapping of servers by name: {"mcpServers": {"files": {"command": "npx", "args": [...]}}}')
-    return [_server(str(name), given) for name, given in servers.items() if not (isinstance(given, Mapping) and given.get("disabled") is True)]
+    return [_server(str(name), given) for name, given in servers.items() if not _is_disabled(str(name), given)]
 
 
 def with_secrets(texts: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
@@ -110,6 +113,13 @@ def _content(path: Path) -> Any:
         raise BadValue("the file of MCP servers", str(path), f"JSON: {error}") from None
 
 
+def _is_disabled(name: str, given: Any) -> bool:
+    disabled = given.get("disabled", False) if isinstance(given, Mapping) else False
+    if not isinstance(disabled, bool):
+        raise BadValue(f"mcpServers.{name}.disabled", disabled, "true or false")
+    return disabled
+
+
 def _server(name: str, given: Any) -> McpServer:
     where = f"mcpServers.{name}"
     if not re.fullmatch(SERVER_NAME, name):
@@ -122,8 +132,12 @@ def _server(name: str, given: Any) -> McpServer:
     is_program = "command" in given
     if is_program is ("url" in given):
         raise BadValue(where, dict(given), "one with either a command or a url")
+    meaningless = next((field for field in (OF_URL if is_program else OF_PROGRAM) if given.get(field)), None)
+    if meaningless is not None:
+        kind = "command" if is_program else "url"
+        raise BadValue(f"{where}.{meaningless}", "", "", f"{where}.{meaningless} has no meaning for a server with a {kind}. Leave it out")
     usual = "stdio" if is_program else "sse" if str(given["url"]).rstrip("/").endswith("/sse") else "http"
-    transport = TRANSPORTS.get(given.get("type", usual), "")
+    transport = TRANSPORTS.get(_text(where, "type", given.get("type", usual)), "")
     if transport not in (("stdio",) if is_program else ("http", "sse")):
         raise BadValue(f"{where}.type", given.get("type"), "stdio with a command, http or sse with a url")
     url = _text(where, "url", given.get("url", ""))
@@ -138,7 +152,7 @@ def _server(name: str, given: Any) -> McpServer:
         cwd=None if given.get("cwd") is None else _text(where, "cwd", given["cwd"]),
         url=url,
         headers=_texts(where, "headers", given.get("headers", {})),
-        timeout_s=duration_seconds(given.get("timeout", TIMEOUT_S)),
+        timeout_s=_timeout_s(where, given.get("timeout", TIMEOUT_S)),
         tools=tuple(_list(where, "tools", given.get("tools", []))),
         elicitation=_elicitation(f"{where}.elicitation", given.get("elicitation", True)),
         auth=None if given.get("auth") is None else _auth(f"{where}.auth", given["auth"], transport),
@@ -169,7 +183,14 @@ def _elicitation(where: str, given: Any) -> Elicitation:
     for field in given:
         if field not in ("assignees", "timeout"):
             raise BadValue(where, field, "assignees or timeout")
-    return Elicitation(assignees=tuple(_list(where, "assignees", given.get("assignees", []))), timeout_s=duration_seconds(given.get("timeout", ASKED_S)))
+    return Elicitation(assignees=tuple(_list(where, "assignees", given.get("assignees", []))), timeout_s=_timeout_s(where, given.get("timeout", ASKED_S)))
+
+
+def _timeout_s(where: str, value: Any) -> float:
+    found_s = duration_seconds(value, f"{where}.timeout")
+    if not found_s:
+        raise BadValue(f"{where}.timeout", value, "more than 0, such as 30s")
+    return found_s
 
 
 def _text(where: str, field: str, value: Any) -> str:
