@@ -134,6 +134,24 @@ async def test_a_model_that_never_gets_there_leaves_its_best_document_and_can_go
 
 
 @virtually
+async def test_of_what_an_agent_has_written_only_the_best_document_is_read(c: Cluster, client: AsyncClient) -> None:
+    documents = [f"# {number}{'x' * 40_000}\n{NEW}" for number in range(4)]
+    _ = await engine(c, ModelScript(*[write(one) for one in documents], FILE))
+    id = await start(c, "Greet somebody")
+    _ = await ended(c, id)
+    sizes = list[int]()
+
+    class Counted(StoreAccess):
+        async def payload(self, value: values.Value) -> bytes:
+            found = await super().payload(value)
+            sizes.append(len(found))
+            return found
+
+    found = await on_proposals.read_agent(Counted(c.store), T, id)
+    assert found.document == documents[-1] and len([one for one in sizes if one > 40_000]) == 1
+
+
+@virtually
 async def test_a_model_that_gives_up_says_why_and_proposes_nothing(c: Cluster, client: AsyncClient) -> None:
     found = await worked(c, ModelScript(write(NEW), [("give_up", {"reason": "There is no tool that sends a fax."})]), "Send a fax")
     assert (found.status, found.proposal, found.why) == ("completed", "", "There is no tool that sends a fax.")

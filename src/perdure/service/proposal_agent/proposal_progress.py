@@ -81,14 +81,13 @@ async def read_proposal_agent(access: StoreAccess, tenant: str, id: str) -> Prop
     status = await queries.execution_status(access, key)
     execution = await access.folds.of(key).refresh()
     order = await _order(access, execution)
-    steps, written = list[ProposalAgentStep](), list[tuple[CheckedText, str]]()
+    steps, written = list[ProposalAgentStep](), list[tuple[CheckedText, Value]]()
     for number, use in enumerate(_uses(execution), 1):
         found = await _value(access, use.outcome)
         steps.append(_step(number, use, found))
         if use.tool == WRITE and isinstance(use.outcome, Success):
-            checked = msgspec.convert(found, CheckedText)
-            written.append((checked, str((await _arguments(access, use.args)).get("document", ""))))
-    best = min(reversed(written), key=lambda one: one[0].errors, default=(CheckedText(), ""))
+            written.append((msgspec.convert(found, CheckedText), use.args))
+    best = min(reversed(written), key=lambda one: one[0].errors, default=None)
     result = await _result(access, execution)
     raw = execution.state.get(PROGRESS)
     spent = (AgentProgress() if raw is None else values.decode(await access.payload(raw), AgentProgress, "the progress")).spent
@@ -104,8 +103,8 @@ async def read_proposal_agent(access: StoreAccess, tenant: str, id: str) -> Prop
         steps=steps,
         proposal=result.proposal,
         why=result.why or _failure(execution) or ("" if result.proposal else status.why),
-        document=best[1],
-        findings=list(best[0].findings),
+        document="" if best is None else str((await _arguments(access, best[1])).get("document", "")),
+        findings=[] if best is None else list(best[0].findings),
         calls=spent.calls,
         tokens=spent.tokens,
         cost_usd=spent.cost_usd,
