@@ -128,6 +128,12 @@ def test_what_can_not_be_asked_is_explained(shell: Shell) -> None:
         assert not fake.requests
     for words in ("propose", "propose --words x --file y", "propose --words x --note y", "propose --file x --model y", "propose --words x --max-cost 0"):
         assert shell.run(words).code == 20
+    for option in (f"--models {file}", "--tools tools.py"):
+        refused = CliRunner().invoke(root, ["--server", "http://127.0.0.1:9", *shlex.split(f"propose --words x {option}")], prog_name="perdure")
+        assert refused.exit_code == 20, refused.output
+        assert f"with its own models and tools; leave {option.split()[0]} out" in " ".join(refused.stderr.split()), refused.output
+    alone = shell.run("propose --words x --tools tools.py")
+    assert (alone.code, "--tools is for an agent that runs in this process, with --models" in alone.err) == (20, True), alone
     unknown = shell.run(f"propose --words x --models {file} --model huge")
     assert (unknown.code, "the engine has no model 'huge'; it has default, large, medium, small" in unknown.err) == (40, True)
 

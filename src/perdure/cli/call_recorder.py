@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from perdure.stores.protocol import Store
 
 GRACE_S = 5.0
-"""How long calls in flight may take to end when the client has gone; those that take longer are what an interrupted call of their tool is."""
+"""How long calls in flight may take to end when the client has gone.
+
+One that takes longer is interrupted: the next engine makes it again, or fails it if its tool may not be called twice.
+"""
 
 
 def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Sequence[str], recording: str, title: str) -> None:

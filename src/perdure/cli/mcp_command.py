@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 GRACE_S = 5.0
-"""How long steps in flight may take to end when the client has gone; those that take longer are performed again by the next engine."""
+"""How long steps in flight may take to end when the client has gone.
+
+One that takes longer is interrupted: the next engine performs it again, or fails it if it may not be performed twice.
+"""
 
 NOT_RECORDED = ("targets", "calls", "queues", "published", "aliases", "no_catalog", "no_engine", "blobs", "policy", "models", "work", "isolate", "allow")
 """The options and arguments that have no meaning with --record."""

@@ -72,8 +72,10 @@ async def _run(settings: GlobalOptions, wish: AgentWish, quiet: bool) -> AgentOu
     from perdure.async_client import AsyncClient
     from perdure.operations.local_service import LocalService
 
-    deployment = _deployment(wish)
+    deployment = None if settings.server_url() is not None else _deployment(wish)
     url, token = settings.server_or_database(creates=not wish.slug or bool(wish.options["new"]))
+    if wish.tools and deployment is None:
+        raise click.UsageError("--tools is for an agent that runs in this process, with --models; an engine has its own tools")
     if token is not None or deployment is None or (url or "").startswith(("http://", "https://")):
         async with AsyncClient(url, token=token) as client:
             return await _worked(LocalService(client._access, settings.tenant), settings.tenant, wish, quiet)

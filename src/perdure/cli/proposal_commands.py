@@ -61,6 +61,8 @@ def propose(
         raise click.UsageError("give --file or --words")
     elif words is not None:
         refuse_options(("base", "note"), "--base and --note are for --file")
+        if settings.server_url() is not None:
+            refuse_options(("models", "tools"), "an engine of the server runs the agent, with its own models and tools")
         wish = proposal_agent_command.agent_wish(words, slug, given)
         outcome = proposal_agent_command.run_agent(settings, wish, quiet=as_json)
         proposal_agent_command.print_outcome(outcome, as_json=as_json)
