@@ -14,7 +14,12 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from perdure.mcp.call_channels import CallChannels
+from perdure.mcp_server.mcp_endpoint import McpEndpoint
+from perdure.recording_proxy.recorded_servers import RecordedServers
+from perdure.recording_proxy.recording_endpoint import RecordingEndpoint
 from tests.cli.serve_process import ServeProcess, new_key, serving
+from tests.mcp_server.mcp_setup import mcp_service
 
 pytestmark = pytest.mark.slow
 
@@ -129,3 +134,13 @@ def test_a_server_without_mcp_servers_says_so(tmp_path: Path) -> None:
     with serving(tmp_path) as process:
         answer = process.request("POST", "/mcp/record/r1", {}, key=key)
         assert answer.status == 404 and "--tools mcp.json" in answer.json["next"]
+
+
+async def test_an_installation_without_the_library_says_what_to_install_and_begins_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mcp.server.streamable_http_manager", None)
+    recordings = RecordingEndpoint(RecordedServers([], {}, CallChannels()))
+    async with mcp_service(tmp_path, mcp=McpEndpoint(recordings=recordings)) as service:
+        key = await service.key("operator", "viewer")
+        answer = await service.by(key, "POST", "/mcp/record/r1", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
+        assert answer.status == 501 and "perdure[mcp]" in answer.json["detail"]
+        assert (await service.by(key, "GET", "/api/recordings/r1")).status == 404

@@ -84,6 +84,11 @@ def _place_of(error: e.PerdureError) -> str:
     return ""
 
 
+def missing_library(missing: ImportError) -> Refusal:
+    """Returns the refusal of a request for MCP where the library of the protocol is not installed."""
+    return Refusal(501, "missing_extra", str(e.MissingExtra("MCP", missing.name or "mcp", "mcp")), "ask the person who runs the server")
+
+
 def refusal_problem(refusal: Refusal) -> dict[str, Any]:
     """Returns the problem details of a refused request."""
     found = {

@@ -11,8 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from perdure.api.http_requests import AsgiSend
-from perdure.api.problems import Refusal
-from perdure.core.errors import MissingExtra
+from perdure.api.problems import Refusal, missing_library
 from perdure.mcp_server.operation_requests import RequestsInProcess
 from perdure.mcp_server.published_workflows import PublishedWorkflows
 
@@ -61,7 +60,7 @@ class McpEndpoint:
         try:
             manager = await self._begun(app)
         except ImportError as missing:
-            raise Refusal(501, "missing_extra", str(MissingExtra("MCP", missing.name or "mcp", "mcp")), "ask the person who runs the server") from None
+            raise missing_library(missing) from None
         await manager.handle_request(request.scope, request.receive, send)
 
     async def _begun(self, app: ApiApp) -> Any:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from perdure.api.problems import Refusal
+from perdure.api.problems import Refusal, missing_library
 from perdure.code.declarations import checked_name
 from perdure.core.errors import NotFound
 from perdure.operations import on_recordings
@@ -42,19 +42,22 @@ class RecordingEndpoint:
         Raises:
             Forbidden: the caller may not call tools in recordings.
             BadName: the recording has no valid id.
-            Refusal: no engine runs here.
+            Refusal: no engine runs here, or the library is not installed.
         """
         id, engine = checked_name(recording, "recording"), app.access.engine
         access_for = _checked_access(app.access, caller, request.address)
         calling, starting = access_for(on_recordings.call), access_for(on_recordings.start)
         if engine is None:
             raise Refusal(409, "no_engine", "this process has no engine, which would call the tools", "ask a process that has the role engine")
+        try:
+            server_class, manager_class = await asyncio.to_thread(_import_library)  # other requests are answered meanwhile
+        except ImportError as missing:
+            raise missing_library(missing) from None
         key = recording_key(caller.tenant, id)
         try:
             _ = await starting.head(key)  # a read, as for nearly all requests the recording is there
         except NotFound:
             _ = await on_recordings.start(starting, caller.tenant, id, author=caller.subject)
-        server_class, manager_class = await asyncio.to_thread(_import_library)  # other requests are answered meanwhile
         connected = ConnectedServers(self._recorded.servers, self._recorded.lists, engine, caller.tenant)
         server = server_class(calling, key, connected, self._recorded.channels, caller.subject, access_for=access_for, takes_questions=False).server
         manager = manager_class(server, stateless=True, max_request_body_size=BODY_BYTES_MAX)
