@@ -12,8 +12,12 @@ from typing import Any, NamedTuple, Protocol
 
 import perdure
 from perdure import Context, ErrorInfo, Fatal, Key, Retry, Rollback, Signal, StepFailed, Vote, Workflow, step, workflow
+from perdure.agent import Agent, AgentTask
 from perdure.core import values
 from perdure.core.completions import Completion
+from perdure.definitions.format.verb_shapes import AGENT_MESSAGE
+from perdure.definitions.kinds.agents.agent_conversation import AgentMessage
+from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 
 class Stage(Protocol):
@@ -668,6 +672,28 @@ async def _gated(stage: Stage) -> None:
             await stage.send(key, "go")
 
 
+billing: Agent[str] = Agent("billing", model="m", deployment=deployed(m=ModelScript("You owe 3 euros")))
+desk: Agent[Any] = Agent(
+    "desk",
+    model="m",
+    tools=[echo],
+    handoffs=[billing],
+    output={"cents": {"type": "integer"}},
+    deployment=deployed(m=ModelScript([("billing", {"task": "Ada asks"})], [("echo", {"value": 1})])),
+)
+"""An agent that hands its task over, to one whose answer does not fit."""
+
+
+async def _handing_over(stage: Stage) -> None:
+    key = await stage.start(desk, AgentTask(session=True))
+    await stage.send(key, AGENT_MESSAGE, AgentMessage("What do I owe?"))
+    await asyncio.sleep(10)
+    await stage.send(key, AGENT_MESSAGE, AgentMessage("What is 1?"))
+    await asyncio.sleep(10)
+    await stage.halfway()
+    await stage.send(key, AGENT_MESSAGE, AgentMessage(is_over=True))
+
+
 async def _carrying(stage: Stage) -> None:
     token = customer.set("c7")
     await stage.start(carrying)
@@ -713,4 +739,5 @@ CASES: dict[str, Case] = CANONICAL | {
     "carrying": Case([carrying, carried], _carrying),
     "external": Case([external], _external),
     "validating": Case([validating], _validating),
+    "handing_over": Case([desk, billing], _handing_over),
 }

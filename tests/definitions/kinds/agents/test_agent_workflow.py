@@ -8,6 +8,7 @@ import pytest
 
 from perdure import Context, Definition, ExecutionFailed, Fatal, Retry, Rollback, step, workflow
 from perdure.agent import Agent
+from perdure.definitions.kinds.agents.agent_conversation import SAID, AgentMessage
 from perdure.definitions.kinds.agents.agent_profile import AgentProfile
 from perdure.definitions.kinds.agents.agent_task import AgentTask, Budget
 from perdure.definitions.kinds.agents.agent_tools import tool_of
@@ -252,6 +253,15 @@ def test_a_task_is_handed_over_to_another_agent_whose_answer_is_that_of_the_firs
 def test_a_handoff_survives_a_crash_at_every_write(world: World) -> None:
     billing: Agent[str] = Agent("billing", model="b", deployment=deployed(b=ModelScript("You owe 3 euros")))
     assert world.run(shopper(ModelScript([("billing", {"task": "Ada"})]), "desk", handoffs=[billing]), "What do I owe?") == "You owe 3 euros"
+
+
+def test_a_handoff_ends_the_work_on_its_own_message_only(world: World) -> None:
+    billing: Agent[str] = Agent("billing", model="b", deployment=deployed(b=ModelScript("You owe 3 euros")))
+    script = ModelScript([("billing", {"task": "Ada"})], [("price", {"item": "tea"})], "Tea costs 3 euros")
+    run = world.start(shopper(script, "desk", handoffs=[billing]), AgentTask(session=True))
+    for message in (AgentMessage("What do I owe?"), AgentMessage("How much is tea?"), AgentMessage(is_over=True)):
+        run.send(SAID, message)
+    assert run.result() == "Tea costs 3 euros" and len(script.asked) == 3
 
 
 def test_a_person_approves_a_tool_or_says_no_and_the_model_is_told(world: World) -> None:

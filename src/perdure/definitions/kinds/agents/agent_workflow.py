@@ -125,10 +125,14 @@ PROGRESS = "agent"
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The decisions about one answer: a verdict for each tool call, or the problem with the answer itself."""
+    """The decisions about one answer: a verdict for each tool call, or the problem with the answer itself.
+
+    `judges_handoffs`: a handoff ends the work on the message of its own turn only. Answers in older logs lack it: a handoff then ends that on later ones, too.
+    """
 
     calls: tuple[ToolCallVerdict, ...] = ()
     wrong: AnswerError | None = None
+    judges_handoffs: bool = False
 
 
 class AgentProgress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -297,7 +301,7 @@ class _Agent:
                     wrong = AnswerError(f"the work is not done before one of these tools has succeeded: {', '.join(self.profile.final)}; call one of them")
                 return CheckedAnswer(wrong=wrong)
             asking = (*self.profile.approve, *self.task.approve)
-            return CheckedAnswer(tuple(self._judged(call, asking) for call in answer.calls))
+            return CheckedAnswer(tuple(self._judged(call, asking) for call in answer.calls), judges_handoffs=True)
 
         return self.ctx.keep(f"checked {self.turn}", check).value
 
@@ -317,6 +321,8 @@ class _Agent:
         if self.unauthorized > UNAUTHORIZED_MAX:
             why = next(verdict.why for verdict in reversed(checked.calls) if verdict.how == "unauthorized")
             raise Unauthorized(f"{self.profile.name} asked {self.unauthorized} times for tools that it may not use: {why}")
+        if checked.judges_handoffs:
+            self.handed_over.clear()
         pairs = list(zip(answer.calls, checked.calls, strict=True))
         try:
             messages = await self._in_time(self.ctx.map(self.call, pairs, name=f"turn {self.turn}"))
