@@ -1,7 +1,7 @@
 """What an agent does: it asks, does what is asked for, tells what came of it, and answers; killed anywhere, it goes on where it stood."""
 
 import dataclasses
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -39,6 +39,13 @@ class Receipt:
     item: str
     cents: int
     on: date
+
+
+@dataclasses.dataclass
+class Visit:
+    """When somebody was there."""
+
+    at: datetime
 
 
 RECEIPT = {"item": "tea", "cents": 300, "on": "2026-11-22"}
@@ -262,6 +269,24 @@ def test_a_handoff_ends_the_work_on_its_own_message_only(world: World) -> None:
     for message in (AgentMessage("What do I owe?"), AgentMessage("How much is tea?"), AgentMessage(is_over=True)):
         run.send(SAID, message)
     assert run.result() == "Tea costs 3 euros" and len(script.asked) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.perdure(crash_at="every")
+def test_an_answer_of_a_handoff_that_does_not_fit_is_told_to_the_model_and_one_that_fits_is_the_answer(world: World) -> None:
+    bill: Agent[str] = Agent("bill", model="b", deployment=deployed(b=ModelScript("300 cents")))
+    till: Agent[Receipt] = Agent("till", model="t", output=Receipt, deployment=deployed(t=ModelScript(RECEIPT)))
+    script = ModelScript([("bill", {"task": "Ada"})], [("till", {"task": "Ada"})])
+    run = world.start(shopper(script, "desk", handoffs=[bill, till], output=Receipt), "What did Ada buy?")
+    assert run.result() == Receipt("tea", 300, date(2026, 11, 22)) and len(script.last) == 3
+    ((told, is_error),) = script.results
+    assert is_error and 'bill has answered, but the answer does not fit: at the top: "300 cents" is not of type' in told
+
+
+def test_an_answer_of_a_handoff_fits_if_it_has_a_time(world: World) -> None:
+    till: Agent[Visit] = Agent("till", model="t", output=Visit, deployment=deployed(t=ModelScript({"at": "2026-11-22T10:00:00Z"})))
+    desk = shopper(ModelScript([("till", {"task": "Ada"})]), "desk", handoffs=[till], output=Visit)
+    assert world.run(desk, "When?") == Visit(datetime(2026, 11, 22, 10, tzinfo=UTC))
 
 
 def test_a_person_approves_a_tool_or_says_no_and_the_model_is_told(world: World) -> None:

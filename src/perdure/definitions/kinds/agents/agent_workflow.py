@@ -85,6 +85,13 @@ def answer_error(answer: ChatAnswer, shape: AnswerShape, kind: Any = Any) -> Ans
     data = answer_data(answer)
     if data is None:
         return AnswerError("the answer is not the data that was asked for; answer with JSON that fits the schema, and nothing else")
+    return data_error(data, shape, kind)
+
+
+def data_error(data: Any, shape: AnswerShape, kind: Any = Any) -> AnswerError | None:
+    """The problem with data that has to fit the schema of `shape` and to decode as `kind`; None if there is no problem, or no schema."""
+    if shape.schema is None:
+        return None
     if shape.choose and isinstance(data, dict):
         chosen = data.get("next")
         named = [chosen] if isinstance(chosen, str) else chosen if isinstance(chosen, list) else []
@@ -127,7 +134,8 @@ PROGRESS = "agent"
 class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """The decisions about one answer: a verdict for each tool call, or the problem with the answer itself.
 
-    `judges_handoffs`: a handoff ends the work on the message of its own turn only. Answers in older logs lack it: a handoff then ends that on later ones, too.
+    `judges_handoffs`: the answer of a handoff has to fit the schema, and ends the work on the message of its own turn only. In older logs it is absent: the
+    answer of a handoff is then not checked, and ends the work on later messages, too.
     """
 
     calls: tuple[ToolCallVerdict, ...] = ()
@@ -190,6 +198,7 @@ class _Agent:
         self.spent = self.before = SpentBudget()
         self.used: list[ToolUse] = []
         self.handed_over: list[Any] = []
+        self.judges_handoffs = False
         self.turn = self.unauthorized = 0
         self.mailbox = AgentMailbox(ctx) if task.listens or task.session else None
 
@@ -321,7 +330,8 @@ class _Agent:
         if self.unauthorized > UNAUTHORIZED_MAX:
             why = next(verdict.why for verdict in reversed(checked.calls) if verdict.how == "unauthorized")
             raise Unauthorized(f"{self.profile.name} asked {self.unauthorized} times for tools that it may not use: {why}")
-        if checked.judges_handoffs:
+        self.judges_handoffs = checked.judges_handoffs
+        if self.judges_handoffs:
             self.handed_over.clear()
         pairs = list(zip(answer.calls, checked.calls, strict=True))
         try:
@@ -359,6 +369,8 @@ class _Agent:
                 if tool.is_shown:
                     ctx.emit(value)
                 if tool.hands_over:
+                    if self.judges_handoffs and (wrong := self._handoff_error(ctx, value)) is not None:
+                        return _failed(call, f"{call.name} has answered, but {wrong.why}. Hand over again and say what to answer, or answer yourself")
                     self.handed_over.append(value)
                 if verdict.counted is not None:
                     record_composite_use(ctx, verdict.counted)
@@ -370,6 +382,17 @@ class _Agent:
                 tries = f", {attempts} attempts" if attempts > 1 else ""
                 return _failed(call, f"failed ({kind}{tries}): {error.type}: {error.message}")
         raise AssertionError(call)
+
+    def _handoff_error(self, ctx: Context, value: Any) -> AnswerError | None:
+        if self.shape.schema is None:
+            return None
+
+        def check() -> AnswerError | None:
+            what = "the answer of a handoff"
+            data = msgspec.to_builtins(values.decode(values.encode(value, what), Any, what))  # as JSON has it: a time is text
+            return data_error(data, self.shape, self.profile.kind)
+
+        return ctx.keep("checked", check).value
 
 
 def record_composite_use(ctx: Context, counted: CountedTool) -> None:
