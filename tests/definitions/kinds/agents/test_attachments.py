@@ -63,6 +63,7 @@ def test_killed_anywhere_a_model_gets_the_same_images(world: World) -> None:
     [
         ([{"type": "text", "text": "a"}, {"type": "image", "data": base64.b64encode(PIXEL).decode(), "mimeType": "image/png"}], None, 1),
         ([{"type": "image", "data": "not base64!", "mimeType": "image/png"}], None, 0),
+        ({"type": "image", "data": "bäse64==", "mimeType": "image/png"}, {"type": "image", "data": "bäse64==", "mimeType": "image/png"}, 0),
         ({"media_type": "image/png", "data": b"x", "more": 1}, {"media_type": "image/png", "data": b"x", "more": 1}, 0),
         ([], [], 0),
         ("text", "text", 0),

@@ -1,7 +1,6 @@
 """Images and files in conversations: which of a tool's results are attachments, and what is told of them in text."""
 
 import base64
-import binascii
 from typing import Any, NamedTuple
 
 from perdure.definitions.kinds.models.model_messages import Attachment
@@ -48,5 +47,5 @@ def attachment_of(part: Any) -> Attachment | None:
 def _decoded(text: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:  # also for characters that are not ASCII
         return None
