@@ -2,8 +2,10 @@
 
 import msgspec
 
+from perdure.core.errors import BadValue
 from perdure.core.record_format import decode_record_value, encode_record_value
-from perdure.stores.records import RecordKey
+from perdure.stores.protocol import ReadOnlyStore
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord, record_position
 
 AGENT_MEMORY = "agent_memory"
 """The kind of these records."""
@@ -11,6 +13,8 @@ AGENT_MEMORY = "agent_memory"
 TEXT_CHARACTERS_MAX = 20_000
 MEMORIES_MAX = 200
 """How many memories an agent may have in a tenant."""
+
+PAGE = 500
 
 
 class AgentMemory(msgspec.Struct, frozen=True):
@@ -23,8 +27,26 @@ class AgentMemory(msgspec.Struct, frozen=True):
 
 
 def memory_key(tenant: str, agent: str, name: str) -> RecordKey:
-    """The key of a memory; with an empty name, the beginning of the keys of all memories of an agent."""
+    """The key of a memory.
+
+    Raises:
+        BadValue: the name contains a ``/``, which ends the name of the agent.
+    """
+    if "/" in name:
+        raise BadValue("the name of a memory", name, "a text without a /")
     return RecordKey(tenant, AGENT_MEMORY, f"{agent}/{name}")
+
+
+async def read_memories(store: ReadOnlyStore, tenant: str, agent: str) -> list[StoredRecord]:
+    """The records of the memories of an agent, in order of name."""
+    found, after = list[StoredRecord](), None
+    while True:
+        page = await store.records(RecordFilter(tenant, AGENT_MEMORY, f"{agent}/", after=after, limit=PAGE))
+        # names of agents may contain a /, so keys of other agents can begin in the same way
+        found += [record for record in page if record.key.key.rpartition("/")[0] == agent]
+        if len(page) < PAGE:
+            return found
+        after = record_position(page[-1])
 
 
 def encode_memory(memory: AgentMemory) -> bytes:

@@ -6,10 +6,12 @@ import pytest
 
 from perdure import Client, Definition
 from perdure.agent import Agent
-from perdure.core.errors import NotFound
+from perdure.core.errors import BadValue, NotFound
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.service.agent_memories import list_memories, remove_memory
-from perdure.stores.agent_memory_records import MEMORIES_MAX
+from perdure.stores.agent_memory_records import MEMORIES_MAX, PAGE, AgentMemory, encode_memory, memory_key
+from perdure.stores.protocol import Post
+from perdure.stores.records import RecordChange
 from perdure.testing import World
 from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
@@ -47,6 +49,23 @@ def test_other_agents_and_those_of_other_tenants_have_memories_of_their_own(worl
     other = ModelScript([("recall", {})], "nothing")
     assert world.run(agent(other, "other"), "Read") == "nothing" and other.results == [("{}", False)]
     assert known(world, tenant="acme") == {} and known(world, "other") == {}
+
+
+def test_an_agent_does_not_see_the_memories_of_one_whose_name_begins_with_its_own(world: World) -> None:
+    others = [AgentMemory("clerk/a", f"{number:03}", "theirs", "e") for number in range(PAGE + 1)]
+    changes = [RecordChange(memory_key("default", one.agent, one.name), 0, encode_memory(one)) for one in others]
+    world.call(world.access.store.commit([Post(records=(change,)) for change in changes]))
+    script = ModelScript([("remember", {"name": "z", "text": "mine"})], [("recall", {})], "read")
+    assert world.run(agent(script), "Keep it, and read") == "read"
+    assert script.results == [('{"z":"mine"}', False)] and known(world) == {"z": "mine"} and len(known(world, "clerk/a")) == PAGE + 1
+    with pytest.raises(BadValue, match="without a /"):
+        world.call(remove_memory(world.access, "default", "clerk", "a/001"))
+
+
+def test_forgetting_what_is_not_there_says_so(world: World) -> None:
+    script = ModelScript([("remember", {"name": "a", "text": "b"})], [("forget", {"name": "c"})], "done")
+    assert world.run(agent(script), "Forget it") == "done"
+    assert script.results == [("there is no memory 'c'; there are: a", False)] and known(world) == {"a": "b"}
 
 
 def test_agents_of_a_definition_share_those_of_their_definition(world: World) -> None:

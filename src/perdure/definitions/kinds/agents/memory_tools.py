@@ -10,9 +10,9 @@ from perdure.code.declarations import Step
 from perdure.code.step_environment import StepInfo, current_resources, step_info
 from perdure.core.errors import Fatal, StoreUnavailable
 from perdure.definitions.kinds.agents.agent_tools import AgentTool
-from perdure.stores.agent_memory_records import MEMORIES_MAX, TEXT_CHARACTERS_MAX, AgentMemory, decode_memory, encode_memory, memory_key
+from perdure.stores.agent_memory_records import MEMORIES_MAX, TEXT_CHARACTERS_MAX, AgentMemory, decode_memory, encode_memory, memory_key, read_memories
 from perdure.stores.protocol import Post, Store
-from perdure.stores.records import RecordChange, RecordFilter, Stale, StoredRecord
+from perdure.stores.records import RecordChange, Stale, StoredRecord
 
 CHANGES_MAX = 20
 SHOWN_CHARACTERS = 200
@@ -38,16 +38,16 @@ async def recall(name: str = "") -> Any:
         return {one.name: one.text[:SHOWN_CHARACTERS] for one in await _all(store, info, agent)}
     found = await _record(store, info, agent, name)
     if found is None:
-        known = ", ".join(one.name for one in await _all(store, info, agent)) or "none"
-        raise Fatal(f"there is no memory {name!r}; there are: {known}")
+        raise Fatal(await _unknown(store, info, agent, name))
     return decode_memory(found.value).text
 
 
 async def forget(name: str) -> str:
     """Removes what is kept under a name."""
     store, info, agent = _place()
-    await _change(store, info, agent, name, None)
-    return f"{name} is forgotten"
+    if await _change(store, info, agent, name, None):
+        return f"{name} is forgotten"
+    return await _unknown(store, info, agent, name)  # not an error, as an attempt that was interrupted may have removed it
 
 
 def _place() -> tuple[Store, StepInfo, str]:
@@ -63,20 +63,24 @@ async def _record(store: Store, info: StepInfo, agent: str, name: str) -> Stored
 
 
 async def _all(store: Store, info: StepInfo, agent: str) -> list[AgentMemory]:
-    key = memory_key(info.execution.tenant, agent, "")
-    return [decode_memory(one.value) for one in await store.records(RecordFilter(key.tenant, key.kind, key.key, limit=MEMORIES_MAX))]
+    return [decode_memory(one.value) for one in await read_memories(store, info.execution.tenant, agent)]
 
 
-async def _change(store: Store, info: StepInfo, agent: str, name: str, value: bytes | None) -> None:
-    """Sets or removes a memory. Done again after a crash, it comes to the same."""
+async def _unknown(store: Store, info: StepInfo, agent: str, name: str) -> str:
+    known = ", ".join(one.name for one in await _all(store, info, agent)) or "none"
+    return f"there is no memory {name!r}; there are: {known}"
+
+
+async def _change(store: Store, info: StepInfo, agent: str, name: str, value: bytes | None) -> bool:
+    """Sets or removes a memory; returns False if there is none to remove. Done again after a crash, it comes to the same."""
     for _ in range(CHANGES_MAX):
         found = await _record(store, info, agent, name)
         if found is None and value is None:
-            return
+            return False
         change = RecordChange(memory_key(info.execution.tenant, agent, name), 0 if found is None else found.version, value)
         (answer,) = await store.commit([Post(records=(change,))])
         if not isinstance(answer, Stale):
-            return
+            return True
     raise StoreUnavailable(f"the memory {name} of {agent} is changed by too many at once")
 
 
