@@ -233,7 +233,7 @@ async def test_live_text_is_streamed_over_http_and_a_reader_goes_on_where_its_co
     async with served(tmp_path) as (app, url):
         handle = await app.client.start(talk.with_(id="t"))
         store, info = app.client._access.on_store("a test").store, StepInfo(handle.key, (("model", 1),), 1)
-        writer = LiveTextWriter(store, info, (await store.store_time()).now_s + 60)
+        writer = LiveTextWriter(store, info)
         writer.write("Once upon ")
         await writer.flush()
         async with opened(url, "/api/executions/talk/t/live-text") as reader:

@@ -1,23 +1,28 @@
 """The answer of a model that streams is seen while it comes, by readers of any process, and is in the log once."""
 
+import asyncio
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perdure import Client, Context, Definition, workflow
-from perdure.code.step_environment import StepControl, StepInfo
-from perdure.core.errors import NotFound
+from perdure.code.step_environment import StepControl, StepInfo, current_resources, current_step
+from perdure.core.errors import NotFound, StoreUnavailable
+from perdure.core.paths import Key
 from perdure.definitions.kinds.deployment import Deployment
-from perdure.definitions.kinds.models.live_text_writer import LiveTextWriter
+from perdure.definitions.kinds.models.live_text_writer import LiveTextWriter, live_text
 from perdure.fake_llm import Fake, models, serving_aside
+from perdure.runtime.step_resources import OpenResources
 from perdure.service.live_text import LiveText, stream_live_text
+from perdure.stores.forwarding_store import ForwardingStore
 from perdure.stores.live_text_records import CHUNK_CHARACTERS
+from perdure.stores.protocol import ChangeAnswer, Commit, Post, StoreTime
 from perdure.testing import World
 from tests.definitions.kinds.models.live_program import teller
 from tests.docs.pages import ROOT
@@ -142,7 +147,7 @@ def test_a_long_text_is_kept_in_chunks(world: World) -> None:
     store, info = access.store, StepInfo(key, (("model", 1),), 1)
 
     async def written() -> tuple[list[LiveText], list[LiveText]]:
-        writer = LiveTextWriter(store, info, (await store.store_time()).now_s + 60)
+        writer = LiveTextWriter(store, info)
         for number in range(2_500):
             writer.write(f"{number:04} ")
             if number % 400 == 0:
@@ -158,13 +163,127 @@ def test_a_long_text_is_kept_in_chunks(world: World) -> None:
     assert len(whole) == -(-len(expected) // CHUNK_CHARACTERS) and whole[0].number > 8
 
 
+class UnsteadyStore(ForwardingStore):
+    """A store that answers a commit only while `answers` is set. It loses the answers of `lost` commits, and for `timeless` calls does not know the time."""
+
+    def __init__(self, world: World, lost: int = 0, timeless: int = 0) -> None:
+        super().__init__(world.access.store)
+        self.lost, self.timeless = lost, timeless
+        self.answers, self.has_committed = asyncio.Event(), asyncio.Event()
+        self.answers.set()
+
+    async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
+        found = await super().commit(changes)
+        self.has_committed.set()
+        await self.answers.wait()
+        if self.lost:
+            self.lost -= 1
+            raise StoreUnavailable("no answer")
+        return found
+
+    async def store_time(self) -> StoreTime:
+        if self.timeless:
+            self.timeless -= 1
+            raise StoreUnavailable("no time")
+        return await super().store_time()
+
+
+async def shown(world: World, key: Key) -> list[LiveText]:
+    return [one async for one in stream_live_text(world.access, key, 0, False)]
+
+
+def test_a_write_that_was_not_answered_is_found_and_gone_on_with_unless_another_process_writes(world: World) -> None:
+    key = world.start(sleeper).key
+    info = StepInfo(key, (("model", 1),), 1)
+
+    async def written() -> None:
+        store = UnsteadyStore(world)
+        writer = LiveTextWriter(store, info)
+        writer.write("Hello")
+        await writer.flush()
+        store.lost = 2
+        for piece in (" you", " and", " me"):
+            writer.write(piece)
+            await writer.flush()
+        assert texts(await shown(world, key)) == {"model": "Hello you and me"}
+        other = LiveTextWriter(world.access.store, info)
+        other.write("Something else")
+        await other.flush()
+        store.lost = 1
+        for _ in range(2):
+            writer.write("!")
+            await writer.flush(is_complete=True)
+        assert texts(await shown(world, key)) == {"model": "Something else"}
+
+    world.call(written())
+
+
+def test_the_end_of_a_text_waits_for_the_write_in_flight(world: World) -> None:
+    key = world.start(sleeper).key
+
+    async def written() -> list[LiveText]:
+        store = UnsteadyStore(world)
+        current_step.set(StepInfo(key, (("model", 1),), 1))
+        current_resources.set(OpenResources(store))
+        async with live_text() as writer:
+            assert writer is not None
+            writer.write("Hel")
+            await asyncio.sleep(1)
+            store.answers.clear()
+            store.has_committed.clear()
+            writer.write("lo")
+            await store.has_committed.wait()
+            writer.write(" you")
+            asyncio.get_running_loop().call_later(1, store.answers.set)
+        return await shown(world, key)
+
+    found = world.call(written())
+    assert texts(found) == {"model": "Hello you"} and found[-1].is_complete
+
+
+def test_a_text_that_begins_anew_during_a_write_is_written_whole(world: World) -> None:
+    key = world.start(sleeper).key
+
+    async def written() -> list[LiveText]:
+        store = UnsteadyStore(world)
+        store.answers.clear()
+        writer = LiveTextWriter(store, StepInfo(key, (("model", 1),), 1))
+        writer.write("Hello")
+        writing = asyncio.create_task(writer.flush())
+        await store.has_committed.wait()
+        writer.begin()
+        writer.write("Goodbye, all")
+        store.answers.set()
+        await writing
+        await writer.flush()
+        return await shown(world, key)
+
+    assert texts(world.call(written())) == {"model": "Goodbye, all"}
+
+
+def test_a_store_that_does_not_know_the_time_delays_a_text_and_nothing_else(world: World) -> None:
+    key = world.start(sleeper).key
+
+    async def written() -> list[LiveText]:
+        current_step.set(StepInfo(key, (("model", 1),), 1))
+        current_resources.set(OpenResources(UnsteadyStore(world, timeless=2)))
+        async with live_text() as writer:
+            assert writer is not None
+            writer.write("Hello")
+            await asyncio.sleep(1)
+            assert texts(await shown(world, key)) == {"model": "Hello"}
+        return await shown(world, key)
+
+    assert world.call(written())[-1].is_complete
+
+
 def test_a_secret_that_comes_in_pieces_is_never_shown(world: World) -> None:
     access, key, secret = world.access, world.start(sleeper).key, "canary-0123456789"
     info = StepInfo(key, (("model", 1),), 1, life=StepControl(lambda raw: None, find=lambda name: secret))
     assert info.secret("KEY") == secret
 
     async def written() -> list[str]:
-        writer, seen = LiveTextWriter(access.store, info, (await access.store.store_time()).now_s + 60), list[str]()
+        writer, seen = LiveTextWriter(access.store, info), list[str]()
         for piece in ("It is can", "ary-01234", "56789, and can", "not be told"):
             writer.write(piece)
             await writer.flush()
