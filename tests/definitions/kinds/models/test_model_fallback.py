@@ -10,7 +10,7 @@ from perdure import Client, Definition
 from perdure.agent import Agent
 from perdure.core import values
 from perdure.definitions.kinds.deployment import Deployment
-from perdure.definitions.kinds.models.model_errors import ContextTooLong, ModelBusy, ModelRejected, ModelUnavailable, UnknownModel
+from perdure.definitions.kinds.models.model_errors import ContextTooLong, ModelBusy, ModelKeyMissing, ModelRejected, ModelUnavailable, UnknownModel
 from perdure.definitions.kinds.models.model_fallback import request_answer
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.fake_llm import Fake, models, serving, serving_aside
@@ -41,6 +41,20 @@ async def test_a_request_that_is_wrong_is_wrong_for_all_and_a_name_that_is_unkno
     with pytest.raises(UnknownModel, match="list of names of models that are no lists"):
         await request_answer(said("Hi", "both"), Deployment(models={"both": ["more"], "more": ["both"]}))
     assert len(fake.requests) == 1
+
+
+async def test_a_model_whose_key_is_missing_goes_on_to_the_next_one_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async def answering(request: ChatRequest) -> ChatAnswer:
+        return ChatAnswer(text="Hello")
+
+    keyless = {"provider": "openai", "model": "gpt-x", "key": "NO_SUCH_KEY"}
+    where = Deployment(models={"a": keyless, "b": answering, "both": ["a", "b"], "none": ["a", "a"]})
+    assert (await request_answer(said("Hi", "both"), where)).answered_by == "b"
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+        "both: the secret NO_SUCH_KEY of the model 'a' is missing in this process; set it, and retry the execution. The next model of the list is asked"
+    ]
+    with pytest.raises(ModelKeyMissing, match="none: none of its models has answered: the secret NO_SUCH_KEY"):
+        await request_answer(said("Hi", "none"), where)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from perdure.core.errors import MissingExtra
 from perdure.core.thread_calls import without_stop_iteration
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models import model_messages, provider_translation
-from perdure.definitions.kinds.models.model_errors import ModelRejected, ModelUnavailable, UnknownModel, provider_error
+from perdure.definitions.kinds.models.model_errors import ModelKeyMissing, ModelRejected, ModelUnavailable, provider_error
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ModelUsage
 from perdure.definitions.kinds.models.model_sources import API_KEY_VARIABLES, ModelSource, model_source
 
@@ -258,7 +258,7 @@ def _key(where: ModelSource, name: str, deployment: Deployment) -> str:
         return found
     if where.base_url and not where.key:
         return NO_KEY
-    raise UnknownModel(f"the secret {called} of the model {name!r} is missing in this process; set it, and retry the execution")
+    raise ModelKeyMissing(f"the secret {called} of the model {name!r} is missing in this process; set it, and retry the execution")
 
 
 def _of_the_step(name: str) -> str | None:

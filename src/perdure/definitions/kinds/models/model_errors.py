@@ -7,6 +7,7 @@ Fatal             asking again is useless
 │   ├── ModelNotFound   ... because the provider has no such model, or no such address
 │   └── OutOfCredit     ... because the account has no credit
 └── UnknownModel    nothing here is called so
+    └── ModelKeyMissing ... or the secret with its key is missing
 RetryAfter
 └── ModelBusy       too many requests, or too many for the provider: it said when to come again
 ModelUnavailable    the provider failed, did not answer in time, or answered what can't be read
@@ -54,6 +55,12 @@ class UnknownModel(Fatal):
     """Nothing where this runs is called so."""
 
     code = "unknown_model"
+
+
+class ModelKeyMissing(UnknownModel):
+    """The secret with the key of a model is missing in this process."""
+
+    code = "model_key_missing"
 
 
 class ModelBusy(RetryAfter):

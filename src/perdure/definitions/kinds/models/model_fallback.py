@@ -6,6 +6,7 @@ All of this is one attempt of the step. If none can answer, the error of the att
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,12 +17,22 @@ import msgspec
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.live_text_writer import LiveTextWriter, live_text
 from perdure.definitions.kinds.models.model_client import Write, send_model_request
-from perdure.definitions.kinds.models.model_errors import ContextTooLong, KeyRefused, ModelBusy, ModelNotFound, ModelUnavailable, OutOfCredit
+from perdure.definitions.kinds.models.model_errors import (
+    ContextTooLong,
+    KeyRefused,
+    ModelBusy,
+    ModelKeyMissing,
+    ModelNotFound,
+    ModelUnavailable,
+    OutOfCredit,
+)
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
 from perdure.definitions.kinds.models.model_sources import model_names, model_source
 from perdure.definitions.kinds.models.usage_recorder import Asker, record_usage
 
-FALLBACK_ERRORS = (ModelUnavailable, ModelBusy, ContextTooLong, KeyRefused, ModelNotFound, OutOfCredit)
+logger = logging.getLogger("perdure.models")
+
+FALLBACK_ERRORS = (ModelUnavailable, ModelBusy, ContextTooLong, KeyRefused, ModelKeyMissing, ModelNotFound, OutOfCredit)
 """The errors after which the next model is asked: they are about the provider, the model or the account. Any other says that the request itself is wrong."""
 
 
@@ -65,6 +76,8 @@ async def _request(request: ChatRequest, deployment: Deployment, text: LiveTextW
             answer = await _request_unless_busy(msgspec.structs.replace(request, model=name), deployment, write)
         except FALLBACK_ERRORS as error:
             failures.append(_Failure(name, error))
+            if isinstance(error, ModelKeyMissing):  # unlike the others it is a mistake of this process, which an answer of the next model would hide
+                logger.warning("%s: %s. The next model of the list is asked", request.model, error)
         else:
             return msgspec.structs.replace(answer, answered_by=name)
     raise _combined(request.model, failures)
