@@ -12,7 +12,7 @@ from perdure.core import values
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_errors import ContextTooLong, ModelBusy, ModelKeyMissing, ModelRejected, ModelUnavailable, UnknownModel
 from perdure.definitions.kinds.models.model_fallback import request_answer
-from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest
+from perdure.definitions.kinds.models.model_messages import Attachment, ChatAnswer, ChatMessage, ChatRequest
 from perdure.fake_llm import Fake, models, serving, serving_aside
 from tests.definitions.kinds.models.scripted_provider import said
 
@@ -55,6 +55,14 @@ async def test_a_model_whose_key_is_missing_goes_on_to_the_next_one_with_a_warni
     ]
     with pytest.raises(ModelKeyMissing, match="none: none of its models has answered: the secret NO_SUCH_KEY"):
         await request_answer(said("Hi", "none"), where)
+
+
+async def test_a_file_that_the_first_model_can_not_read_goes_to_the_next_one() -> None:
+    request = ChatRequest(model="both", messages=(ChatMessage("user", "Listen", attachments=(Attachment("audio/wav", b"RIFF"),)),))
+    fake = Fake([{"answer": "Music", "repeat": True}])
+    async with serving(fake) as url:
+        answer = await request_answer(request, Deployment(models={**models(url), "both": ["large", "small"]}))
+    assert (answer.text, answer.answered_by, len(fake.requests)) == ("Music", "small", 1)
 
 
 @pytest.mark.slow

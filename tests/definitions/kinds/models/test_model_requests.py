@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -16,6 +16,7 @@ from perdure.definitions.kinds.models.model_client import send_model_request
 from perdure.definitions.kinds.models.model_errors import (
     ContextTooLong,
     KeyRefused,
+    MediaUnsupported,
     ModelBusy,
     ModelNotFound,
     ModelRejected,
@@ -23,7 +24,7 @@ from perdure.definitions.kinds.models.model_errors import (
     OutOfCredit,
     UnknownModel,
 )
-from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatMessage, ChatRequest, ModelUsage, ToolSpec
+from perdure.definitions.kinds.models.model_messages import Attachment, ChatAnswer, ChatMessage, ChatRequest, ModelUsage, ToolCall, ToolSpec
 from perdure.fake_llm import Fake, serving
 from tests.definitions.kinds.models.scripted_provider import BUG, KEY, NAMES, SHAPE, deployment, said
 
@@ -134,6 +135,22 @@ async def test_tools_and_a_schema_go_together(provider: Provider, model: str) ->
 @pytest.mark.parametrize(("answer", "finish"), [({"refusal": "I can't."}, "filter"), ({"text": "Once upon", "finish": "length"}, "length")])
 async def test_an_answer_that_is_refused_or_cut_off_says_so(provider: Provider, model: str, answer: Any, finish: str) -> None:
     assert (await provider.asked([{"answer": answer}], said("Tell", model))).finish == finish
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+@pytest.mark.parametrize(
+    ("model", "media_type"),
+    [*((model, "video/mp4") for model in NAMES), ("small", "audio/x-foo"), ("medium", "audio/wav"), ("large", "application/zip"), ("large", "text/plain")],
+)
+async def test_a_file_that_the_model_can_not_read_is_refused_with_its_type_before_it_is_sent(
+    provider: Provider, model: str, media_type: str, role: Literal["user", "tool"]
+) -> None:
+    call = ToolCall("1", "look", {"q": "a"})
+    begun = (ChatMessage("user", "Hi"), ChatMessage("assistant", "", (call,))) if role == "tool" else ()
+    last = ChatMessage(role, "see", call_id=call.id, name=call.name, attachments=(Attachment(media_type, b"\xff\xfe"),))
+    with pytest.raises(MediaUnsupported, match=f"{model}: the model can't read an attachment of the request: .* They are '{media_type}'; convert it"):
+        await provider.asked([{"answer": "Hello"}], ChatRequest(model=model, messages=(*begun, last), tools=(LOOK,)))
+    assert not provider.fake.requests
 
 
 MISHAPS: list[tuple[Any, type[Exception], str]] = [

@@ -209,7 +209,7 @@ async def send_model_request(request: ChatRequest, deployment: Deployment, key_s
     try:
         response = await (_whole(wanted) if write is None else _streamed(wanted, write))
     except Exception as error:
-        told = provider_error(error, request.model, key)
+        told = provider_error(error, request.model, key, [one for message in request.messages for one in message.attachments])
         if told is error:
             raise
         raise told from None  # what it came of may hold the request's headers, and the key with them

@@ -4,6 +4,7 @@ Fatal             asking again is useless
 ├── ModelRejected   the provider does not take the request: its form, or what it asks for
 │   ├── ContextTooLong  ... because it is longer than the model can read
 │   ├── KeyRefused      ... because of the key, or of what that may do
+│   ├── MediaUnsupported ... because of an image or a file that the model can't read
 │   ├── ModelNotFound   ... because the provider has no such model, or no such address
 │   └── OutOfCredit     ... because the account has no credit
 └── UnknownModel    nothing here is called so
@@ -15,7 +16,11 @@ ModelUnavailable    the provider failed, did not answer in time, or answered wha
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from perdure.core.errors import Fatal, RetryAfter
+from perdure.definitions.kinds.models.model_messages import Attachment
 
 RETRY_AFTER_S_MAX = 86_400.0
 """How long a provider may ask to wait; what asks for more is taken as this."""
@@ -37,6 +42,12 @@ class KeyRefused(ModelRejected):
     """The provider does not accept the key, or does not allow it what was asked for."""
 
     code = "model_key_refused"
+
+
+class MediaUnsupported(ModelRejected):
+    """The model can't read an image or a file of the request."""
+
+    code = "model_media_unsupported"
 
 
 class ModelNotFound(ModelRejected):
@@ -75,12 +86,17 @@ class ModelUnavailable(Exception):
     code = "model_unavailable"
 
 
-def provider_error(error: Exception, name: str, key: str) -> Exception:
-    """The error for an exception of the client library, for the model called `name`. No message contains the `key`."""
+def provider_error(error: Exception, name: str, key: str, media: Sequence[Attachment] = ()) -> Exception:
+    """The error for an exception of the client library, for the model called `name` and a request with these `media`. No message contains the `key`."""
     import httpx2
     from pydantic_ai import exceptions as library
 
     text = _text(error, key)
+    if media and _is_about_media(error, media):
+        types = ", ".join(dict.fromkeys(repr(one.media_type) for one in media))
+        return MediaUnsupported(
+            f"{name}: the model can't read an attachment of the request: {text}. They are {types}; convert it, or use a model that reads it"
+        )
     match error:
         case library.ModelContextWindowExceededError():
             return ContextTooLong(f"{name}: the request is longer than the model can read: {text}; send less, or use a model that reads more")
@@ -103,6 +119,13 @@ def provider_error(error: Exception, name: str, key: str) -> Exception:
         case TypeError() | AttributeError() | ValueError() | LookupError() | RecursionError():  # what the library makes of an answer that is nothing like one
             return ModelUnavailable(f"{name}: the provider's answer can't be read: {type(error).__name__}: {text}")
     return error
+
+
+def _is_about_media(error: Exception, media: Sequence[Attachment]) -> bool:
+    """Whether the client library could not put a file into a request: it has no error of its own for this."""
+    if isinstance(error, UnicodeDecodeError):
+        return any(error.object == one.data for one in media)
+    return type(error) in (RuntimeError, NotImplementedError, ValueError) and re.search("support|media type", str(error)) is not None
 
 
 def _later(text: str, after_s: float | None) -> Exception:

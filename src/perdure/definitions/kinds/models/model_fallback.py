@@ -20,6 +20,7 @@ from perdure.definitions.kinds.models.model_client import Write, send_model_requ
 from perdure.definitions.kinds.models.model_errors import (
     ContextTooLong,
     KeyRefused,
+    MediaUnsupported,
     ModelBusy,
     ModelKeyMissing,
     ModelNotFound,
@@ -32,7 +33,7 @@ from perdure.definitions.kinds.models.usage_recorder import Asker, record_usage
 
 logger = logging.getLogger("perdure.models")
 
-FALLBACK_ERRORS = (ModelUnavailable, ModelBusy, ContextTooLong, KeyRefused, ModelKeyMissing, ModelNotFound, OutOfCredit)
+FALLBACK_ERRORS = (ModelUnavailable, ModelBusy, ContextTooLong, KeyRefused, ModelKeyMissing, MediaUnsupported, ModelNotFound, OutOfCredit)
 """The errors after which the next model is asked: they are about the provider, the model or the account. Any other says that the request itself is wrong."""
 
 
