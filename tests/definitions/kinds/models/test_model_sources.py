@@ -35,8 +35,11 @@ careful: [small, ours, "anthropic:claude-x"]
         ("small: {provider: openai}", "small.*missing required field `model`"),
         ("small: {provider: openai, model: x, url: y}", "small.*unknown field `url`"),
         ("small: [", "YAML"),
-        ("small: [large]", "small.*name of a model of this file"),
+        ("small: [large]", "small.*'large' is not the name of a model of this file"),
         ("small: [other]\nother: [small]", "small.*no list"),
+        ("best: []", "best: .. is not a list of one or more names"),
+        ("best: [openai]", "best: 'openai' is not the name of a model of this file.*vendor's own such as openai:"),
+        ('best: ["openai:"]', "best: 'openai:' is not the name of a model of this file.*vendor's own such as openai:"),
         ("- a", "a mapping of names to models"),
     ],
 )

@@ -112,8 +112,12 @@ def load_sources(file: str | Path) -> dict[str, ModelSource | tuple[str, ...]]:
             found[str(name)] = tuple(msgspec.convert(entry, list[str])) if isinstance(entry, list) else msgspec.convert(entry, ModelSource)
         except msgspec.ValidationError as error:
             raise BadValue(f"{path}: {name}", entry, f"a model, such as {{provider: openai, model: gpt-5}}, or a list of names: {error}") from None
-    for name, entry in found.items():
-        for one in entry if isinstance(entry, tuple) else ():
-            if isinstance(found.get(one), tuple) or (one not in found and one.partition(":")[0] not in API_KEY_VARIABLES):
-                raise BadValue(f"{path}: {name}", one, f"the name of a model of this file that is no list, or a vendor's own such as {VENDOR_MODEL_EXAMPLE}")
+    for name, entry in read.document.items():
+        wrong: object = entry
+        try:
+            for wrong in model_names(found, str(name)):
+                model_source(found, wrong)
+        except UnknownModel:
+            expected = f"the name of a model of this file that is no list, or a vendor's own such as {VENDOR_MODEL_EXAMPLE}"
+            raise BadValue(f"{path}: {name}", wrong, "a list of one or more names of models that are no lists" if wrong is entry else expected) from None
     return found
