@@ -288,7 +288,9 @@ def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, num
     if is_live:
         if number is not None:
             raise click.UsageError("live text is what steps write now; leave --at out")
-        _print_live_text(settings, id, follow, after, format)
+        if after:
+            raise click.UsageError("live text is printed from its beginning; leave --after out")
+        _print_live_text(settings, id, follow, format)
         return
     if follow and number is not None:
         raise click.UsageError("--follow shows what happens now; leave --at out")
@@ -304,13 +306,13 @@ def stream(settings: GlobalOptions, /, *, id: str, follow: bool, after: int, num
         output.print_stream(format, found, print_one, follow)
 
 
-def _print_live_text(settings: GlobalOptions, id: str, follow: bool, after: int, format: str) -> None:
+def _print_live_text(settings: GlobalOptions, id: str, follow: bool, format: str) -> None:
     """Prints the texts of steps as they grow, each below the name of its step; a text that begins anew gets its name again."""
     from perdure.cli import execution_lookup, output, terminal_text
 
-    shown = ""
+    shown, is_in_line = "", False
     with settings.client() as client:
-        found = execution_lookup.handle_of(client, settings, id).live_text(after, follow)
+        found = execution_lookup.handle_of(client, settings, id).live_text(follow=follow)
         if format != "table":
             print_one: Callable[[LiveText], None] = output.item_printer(format, lambda one: one.number, lambda one: [])
             output.print_stream(format, found, print_one, follow)
@@ -318,9 +320,11 @@ def _print_live_text(settings: GlobalOptions, id: str, follow: bool, after: int,
         for one in found:
             if one.path != shown or not one.offset:
                 begun = "" if one.attempt == 1 else f", attempt {one.attempt}"
-                click.echo(f"{one.path}{begun}:")
-            shown = one.path
+                click.echo(("\n" if is_in_line else "") + f"{one.path}{begun}:")
+            shown, is_in_line = one.path, not (one.is_complete or one.text.endswith("\n"))
             click.echo("\n".join(map(terminal_text.clean, one.text.split("\n"))), nl=one.is_complete)
+        if is_in_line:
+            click.echo()
 
 
 @click.command("engines", cls=CliCommand)
