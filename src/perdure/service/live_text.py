@@ -14,7 +14,7 @@ from perdure.stores.live_text_records import LIVE_TEXT, LiveTextChunk, decode_ch
 from perdure.stores.records import PagePosition, RecordFilter, record_position
 
 POLL_S, IDLE_POLL_S = 0.1, 0.5
-"""How often the store is asked while a text grows, and while none does."""
+"""How often the store is asked while a text grows, and while none does: a model may think for minutes before it goes on."""
 
 PAGE = 500
 
@@ -63,7 +63,7 @@ async def stream_live_text(access: StoreAccess, key: Key, after: int, follow: bo
     Raises:
         NotFound: there is no such execution.
     """
-    shown, number = dict[str, _ShownText](), after + 1
+    shown, number, silent_s = dict[str, _ShownText](), after + 1, IDLE_POLL_S
     while True:
         has_ended, grew = (await access.head(key)).ended_at_s is not None, False
         async for chunk in _chunks(access, key):
@@ -73,8 +73,8 @@ async def stream_live_text(access: StoreAccess, key: Key, after: int, follow: bo
                 yield piece
         if has_ended or not follow:
             return
-        is_growing = grew or any(not one.is_complete for one in shown.values())
-        await asyncio.sleep(POLL_S if is_growing else IDLE_POLL_S)
+        silent_s = 0.0 if grew else silent_s + POLL_S
+        await asyncio.sleep(POLL_S if silent_s < IDLE_POLL_S else IDLE_POLL_S)
 
 
 async def _chunks(access: StoreAccess, key: Key) -> AsyncGenerator[LiveTextChunk, None]:

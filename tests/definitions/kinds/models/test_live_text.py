@@ -16,13 +16,15 @@ from perdure.code.step_environment import StepControl, StepInfo, current_resourc
 from perdure.core.errors import NotFound, StoreUnavailable
 from perdure.core.paths import Key
 from perdure.definitions.kinds.deployment import Deployment
-from perdure.definitions.kinds.models.live_text_writer import LiveTextWriter, live_text
+from perdure.definitions.kinds.models.live_text_writer import FLUSH_S, LiveTextWriter, live_text
 from perdure.fake_llm import Fake, models, serving_aside
 from perdure.runtime.step_resources import OpenResources
 from perdure.service.live_text import LiveText, stream_live_text
+from perdure.service.store_access import StoreAccess
 from perdure.stores.forwarding_store import ForwardingStore
 from perdure.stores.live_text_records import CHUNK_CHARACTERS
-from perdure.stores.protocol import ChangeAnswer, Commit, Post, StoreTime
+from perdure.stores.protocol import ChangeAnswer, Commit, Post, Store, StoreTime
+from perdure.stores.records import RecordFilter, StoredRecord
 from perdure.testing import World
 from tests.definitions.kinds.models.live_program import teller
 from tests.docs.pages import ROOT
@@ -275,6 +277,41 @@ def test_a_store_that_does_not_know_the_time_delays_a_text_and_nothing_else(worl
         return await shown(world, key)
 
     assert world.call(written())[-1].is_complete
+
+
+class CountingStore(ForwardingStore):
+    """A store that counts how often records are read."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.reads = 0
+
+    async def records(self, which: RecordFilter) -> list[StoredRecord]:
+        self.reads += 1
+        return await super().records(which)
+
+
+async def follow(access: StoreAccess, key: Key) -> list[LiveText]:
+    return [one async for one in stream_live_text(access, key, 0, True)]
+
+
+def test_a_reader_asks_often_while_a_text_grows_and_seldom_while_it_does_not(world: World) -> None:
+    key = world.start(sleeper).key
+
+    async def read() -> tuple[int, int]:
+        store, writer = CountingStore(world.access.store), LiveTextWriter(world.access.store, StepInfo(key, (("model", 1),), 1))
+        following = asyncio.create_task(follow(StoreAccess(store), key))
+        for _ in range(50):
+            writer.write("more ")
+            await writer.flush()
+            await asyncio.sleep(FLUSH_S)
+        growing, store.reads = store.reads, 0
+        await asyncio.sleep(10)
+        following.cancel()
+        return growing, store.reads
+
+    growing, waiting = world.call(read())
+    assert growing > 90 and 15 < waiting < 25
 
 
 def test_a_secret_that_comes_in_pieces_is_never_shown(world: World) -> None:
