@@ -39,10 +39,14 @@ def execution_prefix(execution: Key) -> str:
     return f"{sha256(name.encode()).hexdigest()[:32]}/"
 
 
+def path_prefix(execution: Key, path: str) -> str:
+    """The beginning of the keys of the live text of one step of an execution."""
+    return f"{execution_prefix(execution)}{sha256(path.encode()).hexdigest()[:16]}/"
+
+
 def chunk_key(execution: Key, chunk: LiveTextChunk) -> RecordKey:
     """The key of a chunk; in order of keys, the chunks of a path are in the order in which they were written."""
-    path = sha256(chunk.path.encode()).hexdigest()[:16]
-    return RecordKey(execution.tenant, LIVE_TEXT, f"{execution_prefix(execution)}{path}/{chunk.attempt:08}/{chunk.take:04}/{chunk.offset:010}")
+    return RecordKey(execution.tenant, LIVE_TEXT, f"{path_prefix(execution, chunk.path)}{chunk.attempt:08}/{chunk.take:04}/{chunk.offset:010}")
 
 
 def encode_chunk(chunk: LiveTextChunk) -> bytes:

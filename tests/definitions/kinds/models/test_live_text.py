@@ -280,19 +280,21 @@ def test_a_store_that_does_not_know_the_time_delays_a_text_and_nothing_else(worl
 
 
 class CountingStore(ForwardingStore):
-    """A store that counts how often records are read."""
+    """A store that counts how often records are read, and how many."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
-        self.reads = 0
+        self.reads = self.read_in_all = 0
 
     async def records(self, which: RecordFilter) -> list[StoredRecord]:
-        self.reads += 1
-        return await super().records(which)
+        found = await super().records(which)
+        self.reads, self.read_in_all = self.reads + 1, self.read_in_all + len(found)
+        return found
 
 
-async def follow(access: StoreAccess, key: Key) -> list[LiveText]:
-    return [one async for one in stream_live_text(access, key, 0, True)]
+async def follow(access: StoreAccess, key: Key, seen: list[LiveText]) -> None:
+    async for one in stream_live_text(access, key, 0, True):
+        seen.append(one)  # noqa: PERF401  # as it comes, for a task that is cancelled
 
 
 def test_a_reader_asks_often_while_a_text_grows_and_seldom_while_it_does_not(world: World) -> None:
@@ -300,7 +302,7 @@ def test_a_reader_asks_often_while_a_text_grows_and_seldom_while_it_does_not(wor
 
     async def read() -> tuple[int, int]:
         store, writer = CountingStore(world.access.store), LiveTextWriter(world.access.store, StepInfo(key, (("model", 1),), 1))
-        following = asyncio.create_task(follow(StoreAccess(store), key))
+        following = asyncio.create_task(follow(StoreAccess(store), key, []))
         for _ in range(50):
             writer.write("more ")
             await writer.flush()
@@ -312,6 +314,39 @@ def test_a_reader_asks_often_while_a_text_grows_and_seldom_while_it_does_not(wor
 
     growing, waiting = world.call(read())
     assert growing > 90 and 15 < waiting < 25
+
+
+def test_a_reader_reads_what_is_new_of_a_text_that_grows_and_finds_others_that_begin(world: World) -> None:
+    key, seen = world.start(sleeper).key, list[LiveText]()
+
+    async def read() -> int:
+        store = CountingStore(world.access.store)
+        first, second = (LiveTextWriter(store, StepInfo(key, ((name, 1),), 1)) for name in ("first", "second"))
+        first.write("x" * 10 * CHUNK_CHARACTERS)
+        await first.flush()
+        following = asyncio.create_task(follow(StoreAccess(store), key, seen))
+        await asyncio.sleep(0.3)
+        for number in range(100):
+            first.write(f"{number:03} " * 30)
+            await first.flush()
+            if number == 50:
+                store.read_in_all = 0
+            if number > 95:
+                second.begin()
+                second.write(f"{number} " * CHUNK_CHARACTERS)
+                await second.flush()
+            await asyncio.sleep(FLUSH_S)
+        found = store.read_in_all
+        for writer in (first, second):
+            await writer.flush(is_complete=True)
+        await asyncio.sleep(1)
+        following.cancel()
+        return found
+
+    found = world.call(read())
+    expected = "x" * 10 * CHUNK_CHARACTERS + "".join(f"{number:03} " * 30 for number in range(100))
+    assert texts(seen) == {"first": expected, "second": "99 " * CHUNK_CHARACTERS}
+    assert found < 400, "those of the text that do not change are not read each time"
 
 
 def test_a_secret_that_comes_in_pieces_is_never_shown(world: World) -> None:
