@@ -8,15 +8,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import perdure
 from perdure import Context, ErrorInfo, Fatal, Key, Retry, Rollback, Signal, StepFailed, Vote, Workflow, step, workflow
 from perdure.agent import Agent, AgentTask
+from perdure.code.declarations import Step
 from perdure.core import values
 from perdure.core.completions import Completion
 from perdure.definitions.format.verb_shapes import AGENT_MESSAGE
 from perdure.definitions.kinds.agents.agent_conversation import AgentMessage
+from perdure.recording.recording_messages import CallCancellation, CallRequest, InputValues, RecordingOrder, ToolAnswer, ToolCallFailed, ToolPreset
+from perdure.recording.recording_workflow import recording_workflow
 from tests.definitions.kinds.agents.scripted_model import ModelScript, deployed
 
 
@@ -544,6 +548,32 @@ async def carrying(ctx: Context) -> list[str]:
     return [*found, *await ctx.call(carried), customer.get()]
 
 
+async def recorded_echo(value: Any) -> ToolAnswer:
+    """Answer what it is given."""
+    return ToolAnswer([], {"result": value}, True)
+
+
+async def recorded_slow(value: Any, takes_s: float) -> ToolAnswer:
+    """Answer what it is given, after some time."""
+    await asyncio.sleep(takes_s)
+    return ToolAnswer([], {"result": value}, True)
+
+
+async def recorded_failure() -> ToolAnswer:
+    """Fail as a tool does."""
+    raise ToolCallFailed("no money")
+
+
+_once: dict[str, Any] = {"retry": Retry(max=1), "idempotent": False, "raises": (ToolCallFailed,)}
+RECORDED_TOOLS: dict[str, Step[..., Any, Any]] = {
+    "shop.echo": Step(recorded_echo, "shop.echo", **_once),
+    "shop.slow": Step(recorded_slow, "shop.slow", **_once),
+    "shop.fails": Step(recorded_failure, "shop.fails", **_once),
+}
+recorded: Any = SimpleNamespace(code=recording_workflow(lambda name, _: RECORDED_TOOLS.get(name)))
+"""The workflow of recordings, with tools that are functions."""
+
+
 async def _raced(stage: Stage) -> None:
     key = await stage.start(raced)
     await asyncio.sleep(12)
@@ -702,6 +732,48 @@ async def _carrying(stage: Stage) -> None:
     await stage.halfway()
 
 
+async def _recorded(stage: Stage) -> None:
+    """Calls that wait for each other, fail, are cancelled, or have presets, and messages that nest deep."""
+    key = await stage.start(recorded, RecordingOrder(title="All", input={"user": 7}))
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("shop.slow", {"value": "@input.user", "takes_s": 3}),
+        ("shop.slow", {"value": "@slow_1", "takes_s": 1}),
+        ("shop.echo", {"value": ["@slow_2", "@slow_1", "@alice"]}),
+        ("shop.echo", {"value": "@input.nothing"}),
+        ("shop.echo", {"value": "@echo_1"}),
+        ("shop.fails", {}),
+        ("shop.none", {}),
+        ("shop.echo", {"value": _deep(80)}),
+        ("shop.echo", {"value": ["@echo_4"]}),
+        ("shop.slow", {"value": "@fails_1", "takes_s": 1}),
+        ("shop.slow", {"value": 1, "takes_s": 1000}),
+        ("shop.echo", {"value": "@slow_4"}),
+    ]
+    for number, (tool, arguments) in enumerate(calls):
+        await stage.send(key, "call", CallRequest(id=str(number), tool=tool, arguments=arguments))
+    await stage.send(key, "call", {"tool": 5})
+    await asyncio.sleep(2)
+    await stage.halfway()
+    await asyncio.sleep(5)
+    for preset in (
+        ToolPreset(tool="shop.echo", arguments={"value": "@input"}, result={"deep": _deep(70)}),
+        ToolPreset(step="fails_1", result="done"),
+        ToolPreset(step="echo_8", result=[1]),
+        ToolPreset(step="echo_1", result="late"),
+    ):
+        await stage.send(key, "preset", preset)
+    await stage.send(key, "input", InputValues(values={"more": _deep(90)}))
+    for number, value in enumerate(["@echo_7.deep", "@input.more[0]", "@fails_1"]):
+        await stage.send(key, "call", CallRequest(id=f"late {number}", tool="shop.echo", arguments={"value": value}))
+    await stage.send(key, "cancel_call", CallCancellation(id="11"))
+    await stage.send(key, "cancel_call", CallCancellation(id="10"))
+    await stage.send(key, "end")
+
+
+def _deep(levels: int) -> Any:
+    return [_deep(levels - 1)] if levels else "x"
+
+
 def _started(after_s: float, *args: Any) -> Callable[[Stage], Coroutine[Any, Any, object]]:
     """Start a workflow, and record it in flight after some time."""
 
@@ -740,4 +812,5 @@ CASES: dict[str, Case] = CANONICAL | {
     "external": Case([external], _external),
     "validating": Case([validating], _validating),
     "handing_over": Case([desk, billing], _handing_over),
+    "recorded": Case([recorded], _recorded),
 }

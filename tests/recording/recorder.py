@@ -1,7 +1,7 @@
 """A recording on an engine in this process, with tools that are functions."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
@@ -42,8 +42,15 @@ class Recorder:
         return await recording_requests.read_recording(self.access, self.key)
 
     def tool(self, name: str) -> Step[..., Any, Any] | None:
-        """The tools of the recording: `get_user` has a result at once, `wait` after a while, and `pay` fails."""
-        fn = {"get_user": self._get_user, "pay": self._pay, "wait": self._wait, "echo": self._echo}.get(name.partition(".")[2])
+        """The tools of the recording: `get_user` has a result at once, `wait` after a while, `nest` a deep one, and `pay` fails."""
+        tools: dict[str, Callable[..., Awaitable[ToolAnswer]]] = {
+            "get_user": self._get_user,
+            "pay": self._pay,
+            "wait": self._wait,
+            "echo": self._echo,
+            "nest": self._nest,
+        }
+        fn = tools.get(name.partition(".")[2])
         return None if fn is None else Step(fn, name=name, retry=Retry(max=1), idempotent=False, raises=(ToolCallFailed,))
 
     async def _get_user(self, **arguments: Any) -> ToolAnswer:
@@ -53,6 +60,12 @@ class Recorder:
     async def _echo(self, **arguments: Any) -> ToolAnswer:
         self.forwarded.append(("echo", arguments))
         return ToolAnswer([{"type": "text", "text": str(arguments.get("text", "said"))}])
+
+    async def _nest(self, levels: int) -> ToolAnswer:
+        value: Any = "x"
+        for _ in range(levels):
+            value = [value]
+        return ToolAnswer([], {"nested": value})
 
     async def _pay(self, **arguments: Any) -> ToolAnswer:
         self.forwarded.append(("pay", arguments))

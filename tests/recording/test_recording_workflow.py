@@ -1,14 +1,18 @@
 """Claims about recordings: how calls become steps, which texts are references, and what is recorded of calls that fail, wait, or are not made."""
 
 import asyncio
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from perdure.core.errors import BadValue, HasEnded, NotFound
-from perdure.operations import on_execution_changes
+from perdure.definitions.expr.plain_values import DEPTH_MAX
+from perdure.operations import on_execution_changes, on_recordings
 from perdure.recording import recording_requests
 from perdure.recording.recording_messages import CallRequest, RecordingOrder, ToolAnswer, ToolCallFailed, ToolPreset
+from perdure.recording.recording_requests import recording_key
 from perdure.recording.step_names import step_base
 from perdure.stores.memory import MemoryStore
 from tests.recording.recorder import Recorder, recorder
@@ -228,6 +232,57 @@ async def test_a_message_that_is_no_call_is_refused() -> None:
     async with recorder() as one:
         with pytest.raises(BadValue, match="the message is not valid"):
             await recording_requests.call_tool(one.access, one.key, CallRequest(id="1", tool=5))  # type: ignore[arg-type]  # that is the point
+
+
+def nested(levels: int, of: Callable[[list[Any]], Any] = list) -> Any:
+    """A value in lists, or in what is made of them."""
+    value: Any = "x"
+    for _ in range(levels):
+        value = of([value])
+    return value
+
+
+@pytest.mark.parametrize("levels", [DEPTH_MAX + 1, 900, 5000])
+async def test_messages_that_nest_too_deep_are_refused_and_do_not_end_the_recording(levels: int) -> None:
+    deep, key = nested(levels), recording_key("default", "s1")
+    async with recorder() as one:
+        for refused in (
+            one.call("echo", a=deep),
+            recording_requests.preset_result(one.access, key, ToolPreset(tool="shop.echo", result=deep)),
+            recording_requests.preset_result(one.access, key, ToolPreset(tool="shop.echo", arguments={"a": deep}, result=1)),
+            recording_requests.preset_result(one.access, key, ToolPreset(step="echo_1", result=deep)),
+            recording_requests.set_input(one.access, key, {"a": deep}),
+            on_recordings.start(one.access, "default", "s2", input={"a": deep}),
+        ):
+            with pytest.raises(BadValue, match=f"is refused: its lists and mappings nest more than {DEPTH_MAX} levels deep"):
+                await refused
+        assert await one.call("echo", text="still here", a=nested(DEPTH_MAX - 1)) == "still here"
+        assert [call.step for call in (await one.read()).calls] == ["echo_1"] and (await one.read()).state == "open"
+
+
+async def test_a_message_that_nests_too_deep_is_refused_by_the_recording_too() -> None:
+    async with recorder() as one:
+        with pytest.raises(BadValue, match=f"nest more than {DEPTH_MAX} levels deep"):
+            await one.call("echo", a=nested(900, tuple))  # a list only once it is encoded
+        assert await one.call("echo", text="still here") == "still here"
+
+
+@pytest.mark.parametrize("levels", [DEPTH_MAX, 970, 975, 980])
+async def test_an_answer_that_nests_too_deep_fails_its_call_alone(levels: int) -> None:
+    async with recorder() as one:
+        failed = await one.call("nest", levels=levels)
+        assert isinstance(failed, ToolCallFailed) and f"can't be recorded: its lists and mappings nest more than {DEPTH_MAX} levels deep" in str(failed)
+        assert await one.call("nest", levels=DEPTH_MAX - 2) == {"nested": nested(DEPTH_MAX - 2)}
+        assert [(call.step, call.state) for call in (await one.read()).calls] == [("nest_1", "failed"), ("nest_2", "completed")]
+
+
+async def test_arguments_that_nest_too_deep_with_their_references_are_refused() -> None:
+    async with recorder() as one:
+        text = "[" * 100 + "]" * 100
+        await one.call("echo", text=text)
+        failed = await one.call("echo", all="@echo_1")
+        assert isinstance(failed, ToolCallFailed) and "with the values of its references, its lists and mappings nest" in str(failed)
+        assert await one.call("echo", text="@echo_1" + "[0]" * 40) == json.loads(text[40:-40])
 
 
 async def test_a_recording_that_is_terminated_takes_its_calls_along() -> None:

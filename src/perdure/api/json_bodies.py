@@ -8,6 +8,7 @@ import msgspec
 
 from perdure.api.http_requests import ApiRequest
 from perdure.api.problems import Refusal
+from perdure.definitions.expr.plain_values import nests_deeper
 
 JSON_DEPTH_MAX = 100
 """The most objects and arrays in one another in a body."""
@@ -51,18 +52,12 @@ def json_value(raw: bytes) -> Any:
         found = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise Refusal(400, "bad_request", f"the body is not JSON: {error}", "send a JSON object in UTF-8", where="body") from None
-    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and _is_deep(found, JSON_DEPTH_MAX):
+    if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and nests_deeper(found, JSON_DEPTH_MAX):
         message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
         raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
     if isinstance(found, dict | list) and raw.count(b":") != _names_in(found):  # each name has a colon; so has text, and a name that was given before
         _expect_names_once(raw)
     return found
-
-
-def _is_deep(value: Any, levels: int) -> bool:
-    """Is true if a value has more levels of objects and arrays than that."""
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return (levels == 0 and isinstance(value, dict | list)) or any(_is_deep(one, levels - 1) for one in inner if isinstance(one, dict | list))
 
 
 def _names_in(value: dict[str, Any] | list[Any]) -> int:

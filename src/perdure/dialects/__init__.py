@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure.dialects.foreign_document import UNTITLED, Dialect, FindingCollector, ForeignDefinition, WrittenDocument, nests_deeper
+from perdure.definitions.expr.plain_values import DEPTH_MAX, nests_deeper
+from perdure.dialects.foreign_document import UNTITLED, Dialect, FindingCollector, ForeignDefinition, WrittenDocument
 from perdure.dialects.nested_steps import document_reader as nested_steps_reader
 from perdure.dialects.port_graph import document_reader as port_graph_reader
 from perdure.dialects.ref_dag import document_reader as ref_dag_reader
@@ -13,7 +14,6 @@ from perdure.dialects.token_graph import document_reader as token_graph_reader
 
 __all__ = ["Dialect", "ForeignDefinition", "WrittenDocument", "detected_dialect", "read_foreign"]
 
-DEPTH_MAX = 64
 _READERS: dict[Dialect, Callable[[Any], ForeignDefinition]] = {
     "ref_dag": ref_dag_reader.to_definition,
     "nested_steps": nested_steps_reader.to_definition,

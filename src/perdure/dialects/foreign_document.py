@@ -254,16 +254,6 @@ def without_empty(mapping: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if value is not None and (value or isinstance(value, bool | int | float))}
 
 
-def nests_deeper(value: Any, limit: int) -> bool:
-    """Whether lists and mappings nest more than `limit` levels deep."""
-    level = [value] if isinstance(value, dict | list) else []
-    for _ in range(limit):
-        inside = {id(item): item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer) if isinstance(item, dict | list)}
-        if not (level := list(inside.values())):
-            return False
-    return bool(level)
-
-
 NATIVE_OPERATORS = frozenset(CONDITION_KEYS)
 PLAIN_OPERATORS = frozenset(("matches", *OF_NOTHING))
 """The operators whose right side is literal and holds no references."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.code.declarations import Signal
+from perdure.definitions.expr.plain_values import DEPTH_MAX
 
 
 class RecordingOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +60,11 @@ class RecordingReply(msgspec.Struct, frozen=True, kw_only=True):
 
 CALL, PRESET, CANCELLATION = Signal("call", CallRequest), Signal("preset", ToolPreset), Signal("cancel_call", CallCancellation)
 INPUT, END = Signal("input", InputValues), Signal[None]("end", type(None))
+
+TOO_DEEP = f"its lists and mappings nest more than {DEPTH_MAX} levels deep"
+"""Why a value is refused that no definition could have either."""
+
+FLATTER = "Pass a part of it, or deep data as a text of JSON"
 
 INPUT_STATE = "input"
 """The state that has the present values of ``@input``."""

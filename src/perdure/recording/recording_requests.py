@@ -16,12 +16,15 @@ from perdure.core.execution import Execution
 from perdure.core.operations import RECORDING_WORKFLOW, Success
 from perdure.core.paths import Key
 from perdure.core.values import Value
+from perdure.definitions.expr.plain_values import DEPTH_MAX, nests_deeper
 from perdure.recording.recording_messages import (
     CALL,
     CANCELLATION,
     END,
+    FLATTER,
     INPUT,
     PRESET,
+    TOO_DEEP,
     CallCancellation,
     CallRequest,
     InputValues,
@@ -57,8 +60,10 @@ def recording_start(key: Key, title: str = "", given: dict[str, Any] | None = No
     """The start of a recording, which names the version of the workflow that engines with tools have.
 
     Raises:
-        BadValue: the title is not one that an attribute can have.
+        BadValue: the title is not one that an attribute can have, or the input nests too deep.
     """
+    if nests_deeper(given, DEPTH_MAX):
+        raise BadValue("the input of a recording", key.id, "", f"the input of the recording is refused: {TOO_DEEP}. {FLATTER}")
     order = RecordingOrder(title=title, input=given or {})
     raw = values.encode(((order,), {}), "the input of a recording")
     attributes = checked_attributes({"title": title}) if title else ()
@@ -135,6 +140,8 @@ async def read_recording(access: StoreAccess, key: Key) -> RecordingView:
 
 
 async def _ask(access: StoreAccess, key: Key, signal: Signal[T], body: T, message_key: str, *, is_new: bool = True) -> RecordingReply:
+    if isinstance(body, msgspec.Struct) and nests_deeper(msgspec.structs.asdict(body), DEPTH_MAX + 1):
+        raise BadValue(signal.name, key.id, "", f"{signal.name} is refused: {TOO_DEEP}. {FLATTER}")
     message = messages.SignalMessage(signal.name, values.encode(body, f"the body of {signal.name}"), message_key)
     raw = await access.payload(await await_direct_reply(access, key, message, is_new=is_new))
     reply: RecordingReply = values.decode(raw, RecordingReply, "the reply of a recording")

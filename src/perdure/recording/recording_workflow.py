@@ -5,8 +5,11 @@ is decided here follows from the log, so the same recording continues in any pro
 """
 
 import asyncio
+import dataclasses
+import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import msgspec
@@ -16,14 +19,17 @@ from perdure.code.declarations import CodeWorkflow, Step
 from perdure.code.results import Message, Ok
 from perdure.core.errors import ExpressionFailed, Fatal
 from perdure.core.operations import RECORDING_WORKFLOW, Failure
+from perdure.definitions.expr.plain_values import DEPTH_MAX, nests_deeper
 from perdure.recording.recorded_arguments import forwarded_arguments, kept_arguments, references_of
 from perdure.recording.recording_messages import (
     CALL,
     CANCELLATION,
     END,
+    FLATTER,
     INPUT,
     INPUT_STATE,
     PRESET,
+    TOO_DEEP,
     CallCancellation,
     CallEntry,
     CallRequest,
@@ -32,6 +38,7 @@ from perdure.recording.recording_messages import (
     RecordingOrder,
     RecordingReply,
     ToolAnswer,
+    ToolCallFailed,
     ToolPreset,
 )
 from perdure.recording.step_names import step_base
@@ -116,12 +123,19 @@ class _Recording:
 
     def _receive(self, message: Message[Any]) -> None:
         handler, kind = self._HANDLERS[message.name]
+        if self._is_too_deep(message.body, DEPTH_MAX + 1):
+            message.complete(RecordingReply(refused=f"{TOO_DEEP}. {FLATTER}"))
+            return
         try:
             body = msgspec.convert(message.body, kind)
         except msgspec.ValidationError as error:
             message.complete(RecordingReply(refused=f"the message is not valid: {error}"))
             return
         handler(self, body, message)
+
+    def _is_too_deep(self, value: Any, limit: int = DEPTH_MAX) -> bool:
+        """Returns whether a value nests too deep. What went through before there was a limit still does when it is replayed."""
+        return nests_deeper(value, limit) and self.ctx.version("depth", 2).value > 1
 
     def _name(self, tool: str) -> str:
         base = step_base(tool)
@@ -206,7 +220,10 @@ class _Recording:
         except ExpressionFailed as error:
             self._fail(call, str(error))
             return
-        tool = self.find_tool(call.request.tool, call.request.id) or _missing_tool(call.request.tool)
+        if self._is_too_deep(arguments):
+            self._fail(call, f"with the values of its references, {TOO_DEEP}. Refer to a part of them")
+            return
+        tool = _checked_tool(self.find_tool(call.request.tool, call.request.id) or _missing_tool(call.request.tool))
         self.running[asyncio.ensure_future(self.ctx.attempt(call.step, tool, **arguments))] = call
 
     def _fail(self, call: _Call, why: str) -> None:
@@ -233,6 +250,26 @@ def _missing_tool(name: str) -> Step[..., Any, Any]:
         raise Fatal(f"the engine that runs this recording has no tool {name!r}: name its server in mcp.json, and start the recorder again")
 
     return Step(refuse, name=name)
+
+
+def _checked_tool(tool: Step[..., Any, Any]) -> Step[..., Any, Any]:
+    """Returns the step of a tool that fails if its answer nests too deep: what is recorded has to be read again."""
+
+    def checked(answer: Any) -> Any:
+        if isinstance(answer, ToolAnswer) and nests_deeper(msgspec.structs.asdict(answer), DEPTH_MAX + 1):
+            raise ToolCallFailed(f"the tool has done its work, and its answer can't be recorded: {TOO_DEEP}")
+        return answer
+
+    @wraps(tool.fn)
+    async def called(**arguments: Any) -> Any:
+        return checked(await tool.fn(**arguments))
+
+    @wraps(tool.fn)
+    def called_in_a_thread(**arguments: Any) -> Any:
+        return checked(tool.fn(**arguments))
+
+    fn = called if inspect.iscoroutinefunction(tool.fn) else called_in_a_thread
+    return dataclasses.replace(tool, fn=fn, raises=(*tool.raises, ToolCallFailed))
 
 
 def recording_workflow(find_tool: ToolFinder) -> CodeWorkflow:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.definitions.expr.references import TEXT_CHARACTERS_MAX
-from perdure.definitions.expr.template import DEPTH_MAX, compile_template
+from perdure.definitions.expr.plain_values import DEPTH_MAX
+from perdure.definitions.expr.template import compile_template
 from tests.definitions.expr.scope import StubScope, of_root, of_step, outcome
 
 SCOPE = StubScope({"input": {"id": 7, "name": "Ada", "rate": 0.5, "ok": True, "none": None, "list": [1, {"a": "ü"}]}}, fetch={"n": 1}, skipped=None)

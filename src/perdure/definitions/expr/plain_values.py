@@ -29,6 +29,9 @@ class ValueKindError(MissingValueError):
 
 
 SHOWN_CHARACTERS_MAX = 60
+DEPTH_MAX = 64
+"""How many levels deep the lists and mappings of a value may nest."""
+
 _NUMBERS = (int, float)
 _encode = msgspec.json.encode
 
@@ -43,6 +46,16 @@ def json_equal(one: Any, other: Any) -> bool:
     if kind is list:
         return len(one) == len(other) and all(map(json_equal, one, other))
     return bool(one == other)
+
+
+def nests_deeper(value: Any, limit: int) -> bool:
+    """Returns whether lists and mappings nest more than `limit` levels deep."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        inside = {id(item): item for outer in level for item in (outer.values() if isinstance(outer, dict) else outer) if isinstance(item, dict | list)}
+        if not (level := list(inside.values())):
+            return False
+    return bool(level)
 
 
 def is_truthy(value: Any) -> bool:

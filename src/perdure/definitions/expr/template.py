@@ -19,7 +19,7 @@ from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
 from perdure.definitions.expr import braces as language
 from perdure.definitions.expr import cel, secret_marks
-from perdure.definitions.expr.plain_values import MissingPolicy, MissingValueError, RootUnavailableError, shortened, text_of_value
+from perdure.definitions.expr.plain_values import DEPTH_MAX, MissingPolicy, MissingValueError, RootUnavailableError, shortened, text_of_value
 from perdure.definitions.expr.references import (
     TEXT_CHARACTERS_MAX,
     ExpressionRead,
@@ -90,7 +90,6 @@ def _refuse_expansion(left_values: int, left_bytes: int) -> None:
         raise ExpressionFailed("", f"its references expand to more than {VALUE_BYTES_MAX:,} bytes", EXPANSION_HINT)
 
 
-DEPTH_MAX = 64
 CACHED_BYTES_MAX = 16 * 1024
 PLAIN_HINT = "use only what JSON has: mappings, lists, text, numbers, true, false and null"
 MARKS = frozenset((secret_marks.SECRET, secret_marks.TEXT))
