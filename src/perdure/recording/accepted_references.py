@@ -14,6 +14,7 @@ from perdure.definitions.expr.references import SEGMENTS_MAX, ValuePath
 from perdure.definitions.expr.template import is_expression
 from perdure.dialects.reference_syntax import EmbeddedReference, escape_template, reference_in_cel, template_text, whole_reference
 from perdure.recording.literal_calls import LiteralCall
+from perdure.recording.recorded_arguments import kept_reference
 from perdure.recording.suggestions import FoundLoop, FoundReference
 from perdure.recording.value_spellings import is_plain_number_text
 
@@ -33,8 +34,9 @@ class AcceptedCall(NamedTuple):
 def accepted(calls: Sequence[LiteralCall], chosen: Iterable[FoundReference | FoundLoop]) -> list[AcceptedCall]:
     """Returns the calls with what was chosen of the suggestions in place.
 
-    References that a call was given stay. A loop takes the place of its calls; a reference to one of these then leads to the element of the result of
-    the loop, and what its first call has of the element becomes ``@item``.
+    References that a call was given stay. A loop takes the place of its calls: what each of them has of its element becomes ``@item``, and a reference to one
+    of them, given or chosen, then leads to the element of the result of the loop. The result has one for each element of the list, also for those that no
+    call took.
 
     Raises:
         ValueError: two of the chosen overlap, are of other calls, or one needs another that was not chosen.
@@ -48,14 +50,15 @@ def accepted(calls: Sequence[LiteralCall], chosen: Iterable[FoundReference | Fou
     made = []
     for call in calls:
         taken = in_loop.get(call.step)
+        call = call._replace(references={path: _given_after_loops(one, in_loop) for path, one in call.references.items()})
         own = [one for one in references if one.call == call.step]
         if taken is None:
             arguments = written_arguments(call, [_after_loops(one, in_loop) for one in own])
             made.append(AcceptedCall(call.step, call.tool, arguments, None, (call.step,)))
         elif taken[1] == 0:
             loop = taken[0]
-            uses = [of_element(one, loop) for one in (*loop.uses, *(one for one in own if not any(overlap(one, use) for use in loop.uses)))]
-            arguments = written_arguments(call, [_after_loops(one, in_loop) for one in uses])
+            others = [_after_loops(one, in_loop) for one in own if not any(overlap(one, use) for use in loop.uses)]
+            arguments = written_arguments(call, [*(of_element(one, loop) for one in loop.uses), *others])
             made.append(AcceptedCall(call.step, call.tool, arguments, _each(loop, in_loop), loop.calls))
     return made
 
@@ -64,7 +67,7 @@ _InLoop = Mapping[str, tuple[FoundLoop, int]]
 """The loop of each call that is in one, and the number of the call there."""
 
 
-def _calls_in_loops(calls: Sequence[LiteralCall], loops: Iterable[FoundLoop]) -> _InLoop:
+def _calls_in_loops(calls: Sequence[LiteralCall], loops: Sequence[FoundLoop]) -> _InLoop:
     steps = {call.step for call in calls}
     found: dict[str, tuple[FoundLoop, int]] = {}
     for loop in loops:
@@ -74,8 +77,9 @@ def _calls_in_loops(calls: Sequence[LiteralCall], loops: Iterable[FoundLoop]) ->
             if step in found:
                 raise ValueError(f"the call {step} is in two loops: choose one")
             found[step] = loop, number
+    for loop in loops:
         if loop.is_over_loop and found.get(loop.source, (loop, 1))[1] > 0:
-            raise ValueError(f"the loop of {loop.calls[0]} is over the results of that of {loop.source}: choose that too, before it")
+            raise ValueError(f"the loop of {loop.calls[0]} is over the results of that of {loop.source}: choose that too")
     return found
 
 
@@ -92,9 +96,22 @@ def overlap(one: FoundReference, other: FoundReference) -> bool:
 def _each(loop: FoundLoop, in_loop: _InLoop) -> dict[str, Any]:
     source, place = loop.source, loop.place
     if source in in_loop and not loop.is_over_loop:
-        other, number = in_loop[source]
-        source, place = other.calls[0], (number, *place)
+        source, place = _in_result(in_loop[source], place)
     return {"in": whole_reference(source, place)}
+
+
+def _in_result(taken: tuple[FoundLoop, int], place: ValuePath) -> tuple[str, ValuePath]:
+    """Returns where a place in the result of a call of a loop is in the result of the loop: the step, and the path there."""
+    loop, number = taken
+    return loop.calls[0], (loop.indexes[number], *place)
+
+
+def _given_after_loops(written: str, in_loop: _InLoop) -> str:
+    """Returns a reference that a call was given, where what it leads to is now."""
+    reference = kept_reference(written)
+    if reference is None or reference.step not in in_loop:
+        return written
+    return whole_reference(*_in_result(in_loop[reference.step], reference.path))
 
 
 def _with_source(one: FoundReference, source: str, place: ValuePath) -> FoundReference:
@@ -103,20 +120,15 @@ def _with_source(one: FoundReference, source: str, place: ValuePath) -> FoundRef
 
 
 def of_element(one: FoundReference, loop: FoundLoop) -> FoundReference:
-    """Returns a reference of the first call of a loop, to ``@item`` if it leads to the element of the list that this call has taken."""
-    if loop.is_over_loop:
-        return _with_source(one, ITEM, one.place) if one.source == loop.source else one
-    element = (*loop.place, loop.first)
-    if one.source != loop.source or one.place[: len(element)] != element:
-        return one
-    return _with_source(one, ITEM, one.place[len(element) :])
+    """Returns one of the `uses` of a loop as a reference to ``@item``."""
+    depth = 0 if loop.is_over_loop else len(loop.place) + 1
+    return _with_source(one, ITEM, one.place[depth:])
 
 
 def _after_loops(one: FoundReference, in_loop: _InLoop) -> FoundReference:
     if one.source not in in_loop:
         return one
-    loop, number = in_loop[one.source]
-    return _with_source(one, loop.calls[0], (number, *one.place))
+    return _with_source(one, *_in_result(in_loop[one.source], one.place))
 
 
 def written_arguments(call: LiteralCall, references: Iterable[FoundReference]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from perdure.recording.literal_calls import INPUT, LiteralCall
 from perdure.recording.match_confidence import FOUND_CONFIDENCE, WEAK_CONFIDENCE
 from perdure.recording.name_agreement import Agreement, is_deletion
 from perdure.recording.reference_candidates import GIVEN, CandidateSearch, ReferenceCandidate
-from perdure.recording.repeated_calls import CallRun, RunSearch, list_length
+from perdure.recording.repeated_calls import CallRun, RunSearch
 from perdure.recording.suggestions import FoundLoop, FoundReference, OtherPlace, Spelling, Suggestions
 from perdure.recording.value_spellings import number_conversion, time_conversion, times_of
 
@@ -33,7 +33,7 @@ def found_references(calls: Sequence[LiteralCall], input: Mapping[str, Any] | No
     search = CandidateSearch(calls, input)
     references = (*_chosen(search),)
     runs = RunSearch(search)
-    loops = (*(_loop(search, run, list_length(search, run, input), references) for run in runs.runs()),)
+    loops = (*(_loop(search, run, runs.list_length(run.list, input), references) for run in runs.runs()),)
     is_partial = search.index.is_partial or search.scan.is_partial or runs.is_partial
     return Suggestions(references=references, loops=loops, is_partial=is_partial)
 
@@ -52,7 +52,7 @@ def _loop(search: CandidateSearch, run: CallRun, count: int, references: Sequenc
         items=items,
         source=source,
         place=run.list.path,
-        first=run.indexes[0],
+        indexes=run.indexes,
         count=count,
         uses=uses,
         step={},
@@ -63,7 +63,7 @@ def _loop(search: CandidateSearch, run: CallRun, count: int, references: Sequenc
         why=f"{what}, in order and all of them" if is_whole else f"{what}; they took {len(run.calls)} of {count}, and the step takes all of them",
     )
     own = [one for one in references if one.call == first.step and one.is_found and not any(overlap(one, use) for use in uses)]
-    arguments = written_arguments(first, [of_element(one, found) for one in (*uses, *own)])
+    arguments = written_arguments(first, [*(of_element(one, found) for one in uses), *own])
     return msgspec.structs.replace(found, step={"id": first.step, "each": {"in": items}, "tool": first.tool, "with": arguments})
 
 

@@ -1,7 +1,7 @@
 """Finds calls of one tool that take the elements of a list in turn, and are one step with an `each`.
 
 Such calls have the same arguments but for what comes from their element. The list is in a result or in the input; or it is the list of results of an earlier
-loop, one for each of its calls. Other calls may be between them, since the elements are taken in order.
+loop, one for each element of its list. Other calls may be between them, since the elements are taken in order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,6 +60,7 @@ class RunSearch:
         for number, target in enumerate(search.index.targets):
             self._targets.setdefault(target.call, []).append(number)
         self._results: dict[int, tuple[int, int]] = {}
+        self._lists: dict[int, ListPlace] = {}
         self.comparisons = 0
         self._known: dict[int, _Uses] = {}
         self._leaves_of: dict[int, dict[ValuePath, tuple[type, Any]]] = {}
@@ -78,10 +79,18 @@ class RunSearch:
             run = self._run_from(first) if first not in taken else None
             if run is not None:
                 taken.update(run.calls)
-                self._results.update((call, (run.calls[0], place)) for place, call in enumerate(run.calls))
+                self._results.update((call, (run.calls[0], index)) for call, index in zip(run.calls, run.indexes, strict=True))
+                self._lists[run.calls[0]] = run.list
                 self._known.clear()  # calls may have something of these results
                 found.append(run)
         return found
+
+    def list_length(self, place: ListPlace, input: Mapping[str, Any] | None) -> int:
+        """Returns the number of elements of a list. A loop that was found has as many results as its own list has elements."""
+        while place.is_results:
+            place = self._lists[place.source]
+        root = input if place.source == INPUT else self._search.calls[place.source].result
+        return len(follow_path(root, place.path, ""))
 
     def _run_from(self, first: int) -> CallRun | None:
         """Returns the longest loop that begins with a call."""
@@ -212,12 +221,3 @@ def _without_parts(leaf: tuple[type, Any] | None, parts: Sequence[tuple[Span, Va
         made += [text[behind:start], suffix]
         behind = end
     return [*made, text[behind:]]
-
-
-def list_length(search: CandidateSearch, run: CallRun, input: Mapping[str, Any] | None) -> int:
-    """Returns the number of elements of the list of a loop."""
-    if run.list.is_results:
-        return max(run.indexes) + 1
-    root = input if run.list.source == INPUT else search.calls[run.list.source].result
-    value = follow_path(root, run.list.path, "")
-    return len(value)

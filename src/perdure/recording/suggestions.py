@@ -67,16 +67,16 @@ class FoundReference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
 class FoundLoop(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Calls of one tool that are one step with an `each`: `calls` are their steps, in order, and `step` is what they become, with what was found besides.
 
-    `items` is the reference to the list, whose `place` is in the result of `source`, and `count` the number of its elements. `first` is the index of the
-    element that the first call took; `uses` has what it took of it. With `is_over_loop`, the list is the result of another loop, whose first call is
-    `source`. `is_whole` says that the calls took all elements, in order: otherwise the step takes more than they did.
+    `items` is the reference to the list, whose `place` is in the result of `source`, and `count` the number of its elements. `indexes` are those of the
+    elements that the calls took, in the same order; `uses` has what the first one took of its element. With `is_over_loop`, the list is the result of another
+    loop, whose first call is `source`. `is_whole` says that the calls took all elements, in order: otherwise the step takes more than they did.
     """
 
     calls: tuple[str, ...]
     items: str
     source: str
     place: ValuePath
-    first: int
+    indexes: tuple[int, ...]
     count: int
     uses: tuple[FoundReference, ...]
     step: dict[str, Any]

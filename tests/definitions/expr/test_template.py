@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import BadExpression, ExpressionFailed
 from perdure.core.limits import VALUE_BYTES_MAX
-from perdure.definitions.expr.references import TEXT_CHARACTERS_MAX
 from perdure.definitions.expr.plain_values import DEPTH_MAX
+from perdure.definitions.expr.references import TEXT_CHARACTERS_MAX
 from perdure.definitions.expr.template import compile_template
 from tests.definitions.expr.scope import StubScope, of_root, of_step, outcome
 
