@@ -122,6 +122,25 @@ def test_a_value_that_several_calls_are_given_may_be_a_parameter() -> None:
     ]
 
 
+def test_two_values_are_two_parameters_whatever_their_arguments_are_called() -> None:
+    calls = [
+        call("git_status_1", {"clean": True}, repo_path="/srv/repos/shop-frontend"),
+        call("git_log_1", {"commits": []}, repo_path="/srv/repos/shop-frontend"),
+        call("git_fetch_1", {"ok": True}, repo_path="/srv/repos/bank-backend"),
+        call("git_push_1", {"ok": True}, repo_path="/srv/repos/bank-backend"),
+    ]
+
+    def parameters(input: dict[str, Any] | None = None) -> dict[str, Any]:
+        found = [one for one in found_references(calls, input).references if one.is_proposed]
+        assert all(one.value == next(made.arguments for made in calls if made.step == one.call)["repo_path"] for one in found)
+        return {one.reference: one.value for one in found}
+
+    assert parameters() == {"@input.repo_path": "/srv/repos/shop-frontend", "@input.repo_path_2": "/srv/repos/bank-backend"}
+    assert parameters({"repo_path": "/srv/other"}) == {"@input.repo_path_2": "/srv/repos/shop-frontend", "@input.repo_path_3": "/srv/repos/bank-backend"}
+    calls[3] = calls[3]._replace(arguments={**calls[3].arguments, "to": "x"}, references={("to",): "@input.repo_path"})
+    assert [*parameters()] == ["@input.repo_path_2", "@input.repo_path_3"]
+
+
 def test_a_value_that_a_result_repeats_is_taken_from_there() -> None:
     show = call("git_show_1", {"query": {"revision": "080330b"}}, revision="080330b")
     assert found_in(show, call("git_revert_1", commit="080330b")) == {"git_revert_1/commit": "@git_show_1.query.revision"}

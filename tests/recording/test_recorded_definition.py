@@ -119,6 +119,19 @@ async def test_what_is_suggested_is_accepted_one_by_one() -> None:
             await on_recordings.definition(one.access, "default", "s1", "receipt", accept=["echo_1/nothing"])
 
 
+async def test_a_parameter_of_the_input_and_one_that_is_suggested_are_two() -> None:
+    async with recorder(order=RecordingOrder(input={"text": 5})) as one:
+        await one.call("get_user", text="@input.text")
+        await one.call("get_user", text="u-77120-of-emea")
+        await one.call("echo", copy="u-77120-of-emea")
+        found = await on_recordings.suggestions(one.access, "default", "s1")
+        keys = [suggestion.key for suggestion in found.references if suggestion.is_proposed]
+        preview = await on_recordings.definition(one.access, "default", "s1", "two", accept=keys)
+    document = msgspec.json.decode(preview.document)
+    assert document["input"] == {"text": {"type": "integer"}, "text_2": {"type": "string"}}
+    assert [value for step in document["steps"] for value in step["with"].values()] == ["@input.text", "@input.text_2", "@input.text_2"]
+
+
 async def test_a_recording_is_saved_as_a_draft_and_as_versions() -> None:
     async with recorder(order=RecordingOrder(input={"user": 7})) as one:
         await recorded(one)

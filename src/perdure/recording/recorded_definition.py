@@ -141,7 +141,7 @@ def _input_schema(calls: Sequence[RecordedCall], suggestions: Iterable[FoundRefe
             if source == "input" and place:
                 names[str(place[0])] = None
         if isinstance(one, FoundReference) and one.is_proposed:
-            known[str(one.place[0])] = one.value
+            _ = known.setdefault(str(one.place[0]), one.value)
     return {name: _type_of(known[name]) if name in known else {} for name in names}
 
 

@@ -7,10 +7,10 @@ call comes behind every other.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from itertools import islice, pairwise
-from typing import Any, NamedTuple
+from itertools import count, islice, pairwise
+from typing import Any, NamedTuple, TypeGuard
 
-from perdure.definitions.expr.references import ValuePath, follow_path
+from perdure.definitions.expr.references import Reference, ValuePath, follow_path
 from perdure.recording.argument_targets import Span, Target, TargetIndex, Wanted, folded, leaves_and_structures, packed_structure
 from perdure.recording.literal_calls import INPUT, LiteralCall
 from perdure.recording.match_confidence import (
@@ -22,11 +22,13 @@ from perdure.recording.match_confidence import (
     BITS_OF_UNUSED,
     BITS_OF_USED,
     EVEN_BITS,
+    WEAK_CONFIDENCE,
     Evidence,
     confidence_of,
     evidence_bits,
 )
 from perdure.recording.name_agreement import Agreement, PlaceNames, may_agree, name_words, names_agreement, place_names, tool_things
+from perdure.recording.recorded_arguments import kept_reference
 from perdure.recording.result_places import ResultScan, ValuePlace
 from perdure.recording.value_specificity import WEAK_BITS, value_bits
 from perdure.recording.value_spellings import same_time, times_of
@@ -99,6 +101,7 @@ class CandidateSearch:
             for found in of_target.values():
                 found.sort(key=ReferenceCandidate.rank)
         self._add_parameters()
+        self._name_parameters(input or {})
 
     def _first_given(self) -> dict[str, Target]:
         found: dict[str, Target] = {}
@@ -215,14 +218,13 @@ class CandidateSearch:
 
     def _weighed_given(self, target: Target, wanted: Wanted, given: Target) -> ReferenceCandidate:
         """Weighs that a value is a parameter, since it was an argument before."""
-        name = parameter_name(given, self.calls[given.call].tool)
         bits = value_bits(given.value) - (2.0 if wanted.span is not None else 0.0) - 3.0 * wanted.is_respelt
         if wanted.span is not None and _is_part_of_word(target.value, wanted.span):
             bits -= 8.0
         bits += BITS_OF_TOOL * min(4, len(self._tools[value_key(given.value)]) - 1)
         if wanted.span is None and target.path == given.path:
             bits -= 40.0 if self.calls[target.call].tool == self.calls[given.call].tool else 3.0
-        return ReferenceCandidate(wanted, ValuePlace(GIVEN, (name,), given.value), bits, "none", True)
+        return ReferenceCandidate(wanted, ValuePlace(GIVEN, (value_key(given.value),), given.value), bits, "none", True)
 
     def _add_unused_input(self) -> None:
         """Adds evidence for a parameter of the input that only one value of the arguments can be."""
@@ -253,6 +255,22 @@ class CandidateSearch:
                     self.candidates[first][None] = [
                         found[0]._replace(wanted=Wanted(first), place=found[0].place._replace(value=self.index.targets[first].value))
                     ]
+
+    def _name_parameters(self, input: Mapping[str, Any]) -> None:
+        """Names the parameters that the input does not have yet, each value by another name; what is suggested has the first choice."""
+        names: dict[ValuePath, str] = {}
+        taken = {*input, *(str(one.path[0]) for call in self.calls for one in map(kept_reference, call.references.values()) if _is_of_input(one))}
+        ranked = [found for of_target in self.candidates for found in of_target.values()]
+        likely = (found[0] for found in ranked if found and found[0].confidence >= WEAK_CONFIDENCE)
+        for one in (*likely, *(other for found in ranked for other in found)):
+            if one.place.source == GIVEN and one.place.path not in names:
+                given = self._given[str(one.place.path[0])]
+                name = parameter_name(given, self.calls[given.call].tool)
+                numbered = (name if number == 1 else f"{name}_{number}" for number in count(1))
+                names[one.place.path] = next(free for free in numbered if free not in taken)
+                taken.add(names[one.place.path])
+        for found in ranked:
+            found[:] = [one if one.place.source != GIVEN else one._replace(place=one.place._replace(path=(names[one.place.path],))) for one in found]
 
     def _add_known(self) -> None:
         """Adds evidence for a place from which an earlier argument with the same value was found to come.
@@ -366,6 +384,10 @@ class CandidateSearch:
                     for at, one in enumerate(found):
                         if (added := _bits_of_thing(one, number, span, things)) > 0:
                             found[at] = with_bits(one, one.bits + added)
+
+
+def _is_of_input(one: Reference | None) -> TypeGuard[Reference]:
+    return one is not None and one.root == "input" and bool(one.path)
 
 
 def _wanted_of(value: Any, wanted: Mapping[tuple[str, Any], Sequence[Wanted]]) -> Iterator[Wanted]:
