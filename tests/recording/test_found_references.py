@@ -272,7 +272,10 @@ def _nested(depth: int) -> Any:
         "9" * 5000,
         "2026-99-99 0000-00-00 9999-12-31T23:59:59.999999999+99:99",
         "9999-12-31",
+        "9999-12-31T23:59:59-05:00",
+        "9999-12-31T23:59:59.999Z",
         "0001-01-01",
+        "0001-01-01T00:00:00+01:00",
     ],
     ids=lambda value: repr(value)[:30] if not isinstance(value, dict) else f"a mapping of {len(value)}",
 )

@@ -170,7 +170,8 @@ def _iso_time(found: "re.Match[str]") -> Iterator[WrittenTime]:
     try:
         at = datetime(year, month, day, hour, minute, second, int((found[7] or "").ljust(6, "0")[:6]), tzinfo=timezone(offset))
         at_ms = (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError):
+        _ = at.astimezone(UTC)
+    except (ValueError, OverflowError):  # no such time, or none that can be written in UTC: it is just text
         return
     form = "utc" if zone == "Z" and "T" in found[0] and found[6] else "zoned" if zone and "T" in found[0] and found[6] and ":" in zone else "local"
     yield WrittenTime(form, at.date(), at_ms)
