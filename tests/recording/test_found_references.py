@@ -276,6 +276,11 @@ def _nested(depth: int) -> Any:
         "9999-12-31T23:59:59.999Z",
         "0001-01-01",
         "0001-01-01T00:00:00+01:00",
+        "²",
+        "1²",
+        "²³.5",
+        "①",
+        "٣",
     ],
     ids=lambda value: repr(value)[:30] if not isinstance(value, dict) else f"a mapping of {len(value)}",
 )

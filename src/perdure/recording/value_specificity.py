@@ -39,7 +39,7 @@ def _of_number(value: float) -> float:
     if abs(value) >= 1e18:
         return BITS_MAX
     if not float(value).is_integer():
-        return min(BITS_MAX, 3.3 * sum(character.isdigit() for character in repr(abs(value)).partition("e")[0].strip("0.")))
+        return min(BITS_MAX, 3.3 * sum(character.isdecimal() for character in repr(abs(value)).partition("e")[0].strip("0.")))
     whole = abs(int(value))
     if whole in _ROUND:
         return 2.0
@@ -58,10 +58,10 @@ def _of_text(value: str) -> float:
         return 9.0
     if _TIME.fullmatch(text):
         return 14.0 if re.search(r"[T ]00:00(:00)?(\.0+)?(Z|$)", text) else 22.0
-    if len(text) <= 20 and text.replace(".", "", 1).replace(",", "").isdigit():
+    if len(text) <= 20 and text.replace(".", "", 1).replace(",", "").isdecimal():
         plain = text.replace(",", "")
         return _of_number(float(plain) if "." in plain else int(plain))
-    digits = sum(map(str.isdigit, text))
+    digits = sum(map(str.isdecimal, text))
     marks = sum(not character.isalnum() for character in text)
     words = len(text) - digits - marks
     is_mixed = digits > 0 and words > 0
