@@ -178,6 +178,14 @@ def test_a_result_that_was_not_known_yet_is_not_a_source() -> None:
     assert found_in(slow, call("list_invoices_1", user_id=4182)._replace(began_at_s=9.0)) != {}
 
 
+def test_a_result_that_was_not_known_yet_is_not_a_source_because_another_call_had_it() -> None:
+    slow = call("get_user_1", {"id": "usr-77120", "name": "Ada"})._replace(began_at_s=1.0, ended_at_s=9.0)
+    waited = call("list_invoices_1", user_id="usr-77120")._replace(began_at_s=9.0)
+    meanwhile = call("send_1", to="usr-77120")._replace(began_at_s=5.0)
+    assert found_in(slow, waited, meanwhile._replace(began_at_s=9.0)) == {"list_invoices_1/user_id": "@get_user_1.id", "send_1/to": "@get_user_1.id"}
+    assert "@get_user_1.id" not in [one.reference for one in found_references([slow, waited, meanwhile]).references if one.call == "send_1"]
+
+
 def test_a_failed_call_is_not_a_source_but_has_references() -> None:
     retried = call("list_invoices_1", {"user": 4182}, user_id=4182, failed=True)
     assert found_in(USER, retried, call("list_invoices_2", user_id=4182)) == {

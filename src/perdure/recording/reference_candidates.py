@@ -153,7 +153,7 @@ class CandidateSearch:
             for place in self.scan.places[table].get(key, ()):
                 if table == "days" and not any(same_time(wanted.time, time) for time in times_of(place.value) if wanted.time is not None):
                     continue
-                if place.source >= target.call or (place.source >= 0 and not self.calls[target.call].could_read(self.calls[place.source])):
+                if not self._could_come_from(target.call, place.source):
                     continue
                 one = wanted if table != "anchors" else wanted._replace(span=_span_of(key[1], place.value))
                 alike = (one, place.source, place.fields, type(place.value))
@@ -168,6 +168,10 @@ class CandidateSearch:
             ):
                 self._keep(found, self._weighed_given(target, wanted, given))
         return {span: [*places.values()] for span, places in found.items()}
+
+    def _could_come_from(self, call: int, source: int) -> bool:
+        """Returns whether a call could have something from a source: the input, or an earlier call that had ended when it began."""
+        return source < 0 or (source < call and self.calls[call].could_read(self.calls[source]))
 
     def _keep(self, found: dict[Span | None, dict[tuple[int, ValuePath], ReferenceCandidate]], one: ReferenceCandidate) -> None:
         places = found.setdefault(one.wanted.span, {})
@@ -290,7 +294,7 @@ class CandidateSearch:
         given = next((one for one in found if one.place.source == GIVEN), None)
         if given is not None:
             here = {(one.place.source, one.place.path) for one in found}
-            added = [place for at, place in known.items() if at not in here and place.source < self.index.targets[number].call]
+            added = [place for at, place in known.items() if at not in here and self._could_come_from(self.index.targets[number].call, place.source)]
             found.extend(given._replace(place=place, is_given=False, bits=given.bits) for place in added[:KNOWN_MAX])
         for at, one in enumerate(found):
             is_known = (one.place.source, one.place.path) in known
