@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ from perdure.operations import on_execution_changes, on_recordings
 from perdure.recording import recording_requests
 from perdure.recording.recording_messages import CallRequest, RecordingOrder, ToolAnswer, ToolCallFailed, ToolPreset
 from perdure.recording.recording_requests import recording_key
+from perdure.recording.recording_workflow import _Call, _Recording
 from perdure.recording.step_names import step_base
 from perdure.stores.memory import MemoryStore
 from tests.recording.recorder import Recorder, recorder
@@ -120,6 +121,30 @@ async def until_there(one: Recorder, step: str) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(f"{step} was not recorded")
+
+
+class CountedCall(_Call):
+    """A call that counts how often its step is looked at."""
+
+    looks = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        CountedCall.looks += name == "step"
+        return super().__getattribute__(name)
+
+
+async def test_the_work_for_calls_that_wait_grows_with_their_number_and_not_with_its_square() -> None:
+    def looks(size: int) -> int:
+        one = _Recording(cast("Any", None), RecordingOrder(), lambda *_: None)
+        calls = [CountedCall(f"echo_{number}", CallRequest(id="", tool="echo"), {"text": f"@echo_{number - 1}"}, cast("Any", None)) for number in range(size)]
+        one.running[asyncio.get_running_loop().create_future()] = calls[0]
+        one.waiting = [*calls[1:]]
+        before = CountedCall.looks
+        one._begin_ready()
+        assert one.waiting == calls[1:]
+        return CountedCall.looks - before
+
+    assert looks(400) <= 5 * looks(100)
 
 
 async def test_the_same_call_is_made_once() -> None:

@@ -205,14 +205,15 @@ class _Recording:
 
     def _begin_ready(self) -> None:
         """Begins each call whose references have a value, or never will."""
-        running = {call.step for call in self.running.values()}
+        unsettled = {call.step for call in self.running.values()}
         waiting, self.waiting = self.waiting, []
         for call in waiting:
-            if call.needs & (running | {one.step for one in self.waiting}):
-                self.waiting.append(call)
-            else:
+            if call.needs.isdisjoint(unsettled):
                 self._begin(call)
-                running |= {one.step for one in self.running.values()}
+            else:
+                self.waiting.append(call)
+            if call.step not in self.failures:
+                unsettled.add(call.step)
 
     def _begin(self, call: _Call) -> None:
         try:
