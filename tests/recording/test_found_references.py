@@ -1,10 +1,17 @@
 """References are found by value and name, and what merely looks alike is not."""
 
 import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 
+from perdure.recording import found_references as found_references_module
+from perdure.recording.accepted_references import accepted
 from perdure.recording.found_references import found_references
 from perdure.recording.literal_calls import LiteralCall
 from perdure.recording.reference_candidates import CandidateSearch
@@ -337,3 +344,69 @@ def test_the_work_grows_with_the_size_of_a_session_and_not_with_its_square() -> 
         return search.scan.comparisons + sum(len(found) for of_target in search.candidates for found in of_target.values())
 
     assert comparisons(200) <= 6 * comparisons(50)
+
+
+# The work that it takes.
+
+
+RECORDING = str(Path(found_references_module.__file__).parent)
+
+
+def instructions(run: Callable[[], object]) -> Counter[str]:
+    """How many instructions of each module of recordings a call runs: the same each time, whatever else the machine does."""
+    counts = Counter[str]()
+
+    def counted(frame: FrameType, event: str, _: object) -> Any:
+        if event == "opcode":
+            counts[frame.f_code.co_filename] += 1
+        return counted
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.startswith(RECORDING):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return counted
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return counts
+
+
+def of_one_thing(size: int) -> list[LiteralCall]:
+    """A call with arguments that all come from one mapping."""
+    made = {f"field_{number}": f"value-{number}-of-it" for number in range(size)}
+    return [call("get_form_1", made), LiteralCall("fill_1", "fill", made)]
+
+
+def given_as_references(size: int) -> list[LiteralCall]:
+    """A call whose arguments are references, but for one."""
+    made = {f"field_{number}": {"at": f"value-{number}-of-it"} for number in range(size)}
+    references = {(key, "at"): f"@get_form_1.{key}.at" for key in made}
+    return [call("get_form_1", made), LiteralCall("fill_1", "fill", {**made, "last": "text"}, references=references)]
+
+
+def passed_on(size: int) -> list[LiteralCall]:
+    """A call with mappings that are each passed on as they were."""
+    rows = [{"id": f"row-{number}-of-it"} for number in range(size)]
+    return [call("list_rows_1", rows), call("fill_1", **{f"row_{number}": row for number, row in enumerate(rows)})]
+
+
+def many_calls(size: int) -> list[LiteralCall]:
+    """Calls that each have something of the one before."""
+    return [call(f"get_row_{number}", {"id": f"row-{number}-of-it"}, id=f"row-{number - 1}-of-it", text=f"the {number}th") for number in range(size)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("session", [of_one_thing, given_as_references, passed_on, many_calls])
+def test_four_times_as_much_takes_about_four_times_the_work(session: Callable[[int], list[LiteralCall]]) -> None:
+    def work(size: int) -> Counter[str]:
+        calls = session(size)
+        found = found_references(calls).references
+        return instructions(lambda: found_references(calls)) + instructions(lambda: accepted(calls, found))
+
+    small, large = work(40), work(160)
+    assert {name: (large[name], small[name]) for name in large if large[name] > 5.5 * max(small[name], 2000)} == {}

@@ -47,11 +47,12 @@ def accepted(calls: Sequence[LiteralCall], chosen: Iterable[FoundReference | Fou
     steps = {call.step for call in calls}
     if foreign := [one.call for one in references if one.call not in steps]:
         raise ValueError(f"a reference is for the call {foreign[0]}, which is not of this recording")
+    by_call = references_by_call(references)
     made = []
     for call in calls:
         taken = in_loop.get(call.step)
         call = call._replace(references={path: _given_after_loops(one, in_loop) for path, one in call.references.items()})
-        own = [one for one in references if one.call == call.step]
+        own = by_call.get(call.step, [])
         if taken is None:
             arguments = written_arguments(call, [_after_loops(one, in_loop) for one in own])
             made.append(AcceptedCall(call.step, call.tool, arguments, None, (call.step,)))
@@ -61,6 +62,14 @@ def accepted(calls: Sequence[LiteralCall], chosen: Iterable[FoundReference | Fou
             arguments = written_arguments(call, [*(of_element(one, loop) for one in loop.uses), *others])
             made.append(AcceptedCall(call.step, call.tool, arguments, _each(loop, in_loop), loop.calls))
     return made
+
+
+def references_by_call(references: Iterable[FoundReference]) -> dict[str, list[FoundReference]]:
+    """Returns references by the step of the call that has them."""
+    found: dict[str, list[FoundReference]] = {}
+    for one in references:
+        found.setdefault(one.call, []).append(one)
+    return found
 
 
 _InLoop = Mapping[str, tuple[FoundLoop, int]]

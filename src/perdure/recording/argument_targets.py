@@ -74,9 +74,10 @@ class TargetIndex:
         self.is_partial = False
         self._parts = 0
         for number, call in enumerate(calls):
-            given = [path for path in call.references if path]
+            given = call.references.keys()
+            around = {one[:depth] for one in given for depth in range(1, len(one))}
             for path, value in leaves_and_structures(dict(call.arguments)):
-                if any(path[: len(one)] == one or one[: len(path)] == path for one in given):
+                if given and (path in around or any(path[:depth] in given for depth in range(1, len(path) + 1))):
                     continue
                 if len(self.targets) >= TARGETS_MAX:
                     self.is_partial = True

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from perdure.definitions.expr.plain_values import json_equal, short_value_text, text_of_value
+from perdure.definitions.expr.references import ValuePath
 from perdure.dialects.reference_syntax import reference_in_cel, whole_reference
-from perdure.recording.accepted_references import of_element, overlap, written_arguments
+from perdure.recording.accepted_references import of_element, overlap, references_by_call, written_arguments
 from perdure.recording.argument_targets import Span, Target
 from perdure.recording.literal_calls import INPUT, LiteralCall
 from perdure.recording.match_confidence import FOUND_CONFIDENCE, WEAK_CONFIDENCE
@@ -33,12 +34,13 @@ def found_references(calls: Sequence[LiteralCall], input: Mapping[str, Any] | No
     search = CandidateSearch(calls, input)
     references = (*_chosen(search),)
     runs = RunSearch(search)
-    loops = (*(_loop(search, run, runs.list_length(run.list, input), references) for run in runs.runs()),)
+    by_call = references_by_call(references)
+    loops = (*(_loop(search, run, runs.list_length(run.list, input), by_call) for run in runs.runs()),)
     is_partial = search.index.is_partial or search.scan.is_partial or runs.is_partial
     return Suggestions(references=references, loops=loops, is_partial=is_partial)
 
 
-def _loop(search: CandidateSearch, run: CallRun, count: int, references: Sequence[FoundReference]) -> FoundLoop:
+def _loop(search: CandidateSearch, run: CallRun, count: int, references: Mapping[str, Sequence[FoundReference]]) -> FoundLoop:
     """Returns the suggestion of a loop, with the step that its calls become."""
     calls, first = search.calls, search.calls[run.calls[0]]
     source = "input" if run.list.source == INPUT else calls[run.list.source].step
@@ -62,7 +64,7 @@ def _loop(search: CandidateSearch, run: CallRun, count: int, references: Sequenc
         confidence=round(confidence, 3),
         why=f"{what}, in order and all of them" if is_whole else f"{what}; they took {len(run.calls)} of {count}, and the step takes all of them",
     )
-    own = [one for one in references if one.call == first.step and one.is_found and not any(overlap(one, use) for use in uses)]
+    own = [one for one in references.get(first.step, ()) if one.is_found and not any(overlap(one, use) for use in uses)]
     arguments = written_arguments(first, [*(of_element(one, found) for one in uses), *own])
     return msgspec.structs.replace(found, step={"id": first.step, "each": {"in": items}, "tool": first.tool, "with": arguments})
 
@@ -75,13 +77,13 @@ def _loop_confidence(run: CallRun, is_whole: bool) -> float:
 
 
 def _chosen(search: CandidateSearch) -> Iterator[FoundReference]:
-    covered: dict[int, list[tuple[Any, ...]]] = {}
+    covered: set[tuple[int, ValuePath]] = set()
     for number, target in enumerate(search.index.targets):
-        if any(target.path[: len(path)] == path for path in covered.get(target.call, ())):
+        if any((target.call, target.path[:depth]) in covered for depth in range(1, len(target.path) + 1)):
             continue
         for found in _best(search, number):
             if isinstance(target.value, list | dict) and found[0].confidence >= FOUND_CONFIDENCE:
-                covered.setdefault(target.call, []).append(target.path)
+                covered.add((target.call, target.path))
             yield _suggested(search, target, found)
 
 

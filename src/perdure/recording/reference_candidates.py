@@ -5,6 +5,7 @@ call comes behind every other.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import count, islice, pairwise
@@ -383,11 +384,31 @@ class CandidateSearch:
                     for one in found:
                         if one.bits >= EVEN_BITS + 3 and one.place.source != GIVEN and one.place.path:
                             things.setdefault(_thing(one.place), {}).setdefault((number, span), set()).add(one.place.path)
+            users = {thing: _ThingUsers(found) for thing, found in things.items()}
             for number in numbers:
                 for span, found in self.candidates[number].items():
                     for at, one in enumerate(found):
-                        if (added := _bits_of_thing(one, number, span, things)) > 0:
+                        if (added := _bits_of_thing(one, number, span, users.get(_thing(one.place)))) > 0:
                             found[at] = with_bits(one, one.bits + added)
+
+
+class _ThingUsers:
+    """The arguments, and parts of texts, of one call that came from one thing, each with the places there; counted, so that none is compared with all."""
+
+    def __init__(self, places: Mapping[tuple[int, Span | None], set[ValuePath]]) -> None:
+        self._places = places
+        self._all, self._of_target = len(places), Counter(number for number, _ in places)
+        alone = [(number, path) for (number, _), paths in places.items() if len(paths) == 1 for path in paths]
+        self._alone, self._alone_of_target = Counter(path for _, path in alone), Counter(alone)
+
+    def others(self, number: int, span: Span | None, path: ValuePath) -> tuple[int, int]:
+        """Returns how many others came from there, in all and in the text of the same target, without those that can only have come from this place."""
+        own = self._places.get((number, span))
+        is_counted = own is not None and own != {path}
+        return (
+            self._all - self._alone[path] - is_counted,
+            self._of_target[number] - self._alone_of_target[number, path] - is_counted,
+        )
 
 
 def _is_of_input(one: Reference | None) -> TypeGuard[Reference]:
@@ -451,19 +472,18 @@ def _is_element(place: ValuePlace) -> bool:
     return any(isinstance(key, int) for key in place.path)
 
 
-def _bits_of_thing(
-    one: ReferenceCandidate, number: int, span: Span | None, things: Mapping[tuple[int, ValuePath], Mapping[tuple[int, Span | None], set[ValuePath]]]
-) -> float:
-    if not one.place.path or one.agreement == "other" or one.place.source == GIVEN:
+def _bits_of_thing(one: ReferenceCandidate, number: int, span: Span | None, users: _ThingUsers | None) -> float:
+    if users is None or not one.place.path or one.agreement == "other" or one.place.source == GIVEN or one.is_part_of_word:
         return 0.0
-    others = [at for at, paths in things.get(_thing(one.place), {}).items() if at != (number, span) and paths != {one.place.path}]
-    if not others or one.is_part_of_word:
+    others, in_text = users.others(number, span, one.place.path)
+    if not others:
         return 0.0
+    of_text = BITS_OF_TEXT if in_text else 0.0
     if one.place.source == INPUT:
-        return BITS_OF_TEXT if any(other == number for other, _ in others) else 0.0
+        return of_text
     if value_bits(one.place.value) < 9 and not one.wanted.is_respelt:
         return BITS_OF_THING / 2
-    return BITS_OF_THING + (BITS_OF_TEXT if any(other == number for other, _ in others) else 0.0)
+    return BITS_OF_THING + of_text
 
 
 def parameter_name(target: Target, tool: str) -> str:
