@@ -43,6 +43,12 @@ def test_suggestions_are_shown_and_accepted_by_their_keys(url: str) -> None:
     assert said(url, "save", REFUND, "refund", "--accept", "likely").output.startswith("refund is at version 1.0.0")
 
 
+def test_printing_saves_nothing_so_it_takes_nothing_that_is_for_saving(url: str) -> None:
+    for more in (["--draft"], ["--note", "as recorded"]):
+        refused = said(url, "save", REFUND, "refund", "--print", *more)
+        assert refused.exit_code == 20 and "leave --draft and --note out" in refused.stderr
+
+
 def test_a_key_that_is_no_suggestion_is_refused(url: str) -> None:
     refused = said(url, "save", REFUND, "refund", "--accept", "refund_1/nothing")
     assert refused.exit_code != 0 and "refund_1/order" in refused.output + refused.stderr + str(refused.exception)

@@ -184,6 +184,14 @@ async def test_presets_take_the_place_of_calls_and_are_visible_as_such() -> None
     assert recording.presets_to_come == []
 
 
+@pytest.mark.parametrize("name", ["get_user", "get_user_0", "Get_user_1", "get_user_1 ", "get user_1", "@get_user_1", "_1", "x" * 61 + "_1"])
+async def test_a_preset_for_what_no_step_can_be_called_is_refused(name: str) -> None:
+    async with recorder() as one:
+        with pytest.raises(BadValue, match="is not the name of a step: that of a tool with a number"):
+            await recording_requests.preset_result(one.access, one.key, ToolPreset(step=name, result=1))
+        assert await recording_requests.preset_result(one.access, one.key, ToolPreset(step="x" * 60 + "_10", result=1))
+
+
 async def test_input_is_set_while_the_recording_goes_on() -> None:
     async with recorder(order=RecordingOrder(input={"a": 1})) as one:
         await recording_requests.set_input(one.access, one.key, {"b": "two"})

@@ -1,6 +1,7 @@
 """Calls that take the elements of a list in turn are suggested as one step with an `each`."""
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from perdure import App, Definition
 from perdure.dialects.definition_reader import read_definition
-from perdure.recording.accepted_references import accepted
+from perdure.recording.accepted_references import accepted, is_covered
 from perdure.recording.found_references import found_references
 from perdure.recording.literal_calls import LiteralCall
 from perdure.recording.suggestions import FoundLoop, FoundReference
@@ -83,7 +84,8 @@ def test_an_accepted_loop_takes_the_place_of_its_calls() -> None:
     note = call("note_1", text="Deleted with rcp_277ax")
     calls = [FILES, *DELETIONS, *CONFIRMATIONS, note]
     found = found_references(calls)
-    made = accepted(calls, [*found.loops, *(one for one in found.references if one.is_found)])
+    likely = [one for one in found.references if one.is_found and not any(is_covered(one, loop) for loop in found.loops)]
+    made = accepted(calls, [*found.loops, *likely])
     assert [(one.step, one.each, one.calls) for one in made] == [
         ("list_files_1", None, ("list_files_1",)),
         ("delete_file_1", {"in": "@list_files_1.files"}, ("delete_file_1", "delete_file_2", "delete_file_3")),
@@ -181,6 +183,19 @@ async def test_references_that_were_given_into_a_loop_lead_to_its_results() -> N
     assert accepted(calls, [loop])[-1].arguments == {"text": "@delete_file_1[2].receipt", "all": "@delete_file_1[2]", "mail": "@@{x}"}
     assert (await ran(calls, loop))["note"] == arguments_of(noted)
     assert accepted(calls, [])[-1].arguments["text"] == "@delete_file_2.receipt"
+
+
+def test_a_reference_inside_an_accepted_loop_is_refused_whatever_the_order() -> None:
+    calls = [FILES, *DELETIONS, *CONFIRMATIONS]
+    found = found_references(calls)
+    (deletions, confirmations) = found.loops
+    assert accepted(calls, [confirmations, deletions]) == accepted(calls, [deletions, confirmations])
+    inside = {one.key: one for one in found.references if is_covered(one, deletions)}
+    assert {"delete_file_1/id", "delete_file_2/id", "delete_file_3/reason#0-5"} <= inside.keys()
+    for one in inside.values():
+        for chosen in ([one, deletions], [deletions, one]):
+            with pytest.raises(ValueError, match=rf"{re.escape(one.key)} is inside the loop delete_file_1\*, which says"):
+                accepted(calls, chosen)
 
 
 async def test_what_all_calls_of_a_loop_have_of_one_element_is_not_taken_of_each() -> None:

@@ -214,7 +214,9 @@ interface ChoiceProps {
 function Suggested({ recording, accepted, failed, onAccept }: ChoiceProps & { onAccept: (next: string[]) => void }) {
   const found = useSuggestions(recording, failed);
   const [showsWeak, showWeak] = useState(false);
-  const { references = [], loops = [], isPartial = false } = found.data ?? {};
+  const { references: every = [], loops = [], isPartial = false } = found.data ?? {};
+  const covered = new Set(loops.filter((one) => accepted.includes(one.key)).flatMap((one) => one.covers));
+  const references = every.filter((one) => !covered.has(one.key));
   const all = [...references, ...loops];
   const shown = (one: { key: string; found: boolean }) => one.found || showsWeak || accepted.includes(one.key);
   const weak = all.filter((one) => !one.found).length;
@@ -259,7 +261,7 @@ function Suggested({ recording, accepted, failed, onAccept }: ChoiceProps & { on
           <li key={one.key}>
             <CheckField
               checked={accepted.includes(one.key)}
-              onChange={() => onAccept(switched(accepted, one.key))}
+              onChange={() => onAccept(switched(accepted, one.key, one.covers))}
               label={
                 <>
                   {countText(one.calls.length)} calls from <code>{one.calls[0]}</code> → one step for each of <code className={styles.reference}>{one.items}</code>

@@ -22,5 +22,6 @@ describe("words for recordings", () => {
   it("switches one key and keeps the order of the others", () => {
     expect(switched(["a", "b"], "c")).toEqual(["a", "b", "c"]);
     expect(switched(["a", "b", "c"], "b")).toEqual(["a", "c"]);
+    expect(switched(["a", "b", "c"], "loop", ["b", "d"])).toEqual(["a", "c", "loop"]);
   });
 });

@@ -30,7 +30,7 @@ export function placeText(pointer: string): string {
     .reduce((text, key) => (/^\d+$/.test(key) ? `${text}[${key}]` : text ? `${text}.${key}` : key), "");
 }
 
-/** The accepted keys without `key` if it is one of them, and with it as the last one if it is not. */
-export function switched(accepted: string[], key: string): string[] {
-  return accepted.includes(key) ? accepted.filter((one) => one !== key) : [...accepted, key];
+/** The accepted keys without `key` if it is one of them, and with it as the last one if it is not: a loop then takes the place of those that it covers. */
+export function switched(accepted: string[], key: string, covers: string[] = []): string[] {
+  return accepted.includes(key) ? accepted.filter((one) => one !== key) : [...accepted.filter((one) => !covers.includes(one)), key];
 }

@@ -117,6 +117,8 @@ def save(settings: GlobalOptions, /, *, id: str, slug: str, prints: bool, as_jso
     from perdure.async_recordings import AsyncRecordings
     from perdure.cli import output
 
+    if prints and (given["draft"] or given["note"]):
+        raise click.UsageError("--print saves nothing: leave --draft and --note out")
     how: dict[str, Any] = {"steps": given["steps"], "order": given["order"], "failed": given["failed"], "tenant": settings.tenant}
 
     async def saved(call: LocalService) -> Any:
@@ -124,7 +126,8 @@ def save(settings: GlobalOptions, /, *, id: str, slug: str, prints: bool, as_jso
         accept = [key for key in given["accept"] if key != LIKELY]
         if LIKELY in given["accept"]:
             suggested = await recordings.suggestions(id, steps=given["steps"], failed=given["failed"], tenant=settings.tenant)
-            accept += [one.key for one in suggested.references if one.found and one.key not in accept]
+            covered = {key for loop in suggested.loops if loop.key in accept for key in loop.covers}
+            accept += [one.key for one in suggested.references if one.found and one.key not in (*accept, *covered)]
         if prints:
             return await recordings.definition(id, slug, accept=accept, **how)
         return await recordings.save(id, slug, accept=accept, draft=given["draft"], note=given["note"], **how)

@@ -8,11 +8,13 @@ from uuid import uuid4
 import msgspec
 
 from perdure.code.declarations import checked_name
+from perdure.code.durations import whole_number
 from perdure.core import values
 from perdure.core.operations import RECORDING_WORKFLOW
 from perdure.definitions.format.definition_findings import joined_pointer
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.recording import recording_catalog, recording_requests
+from perdure.recording.accepted_references import is_covered
 from perdure.recording.recorded_definition import DefinitionOptions, StepOrder, recording_suggestions
 from perdure.recording.recording_catalog import RecordedDocument
 from perdure.recording.recording_messages import CallRequest, CallState, ToolCallFailed, ToolPreset
@@ -113,7 +115,8 @@ class SuggestedReference(msgspec.Struct, frozen=True, kw_only=True):
 
 class SuggestedLoop(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of one tool that may have been one step for each element of a list: the steps of the `calls`, the reference to the `items`, and the `step` that
-    they become. Unless it `is_whole`, the step takes more elements than the calls did. With `is_deletion`, its tool removes something.
+    they become. Unless it `is_whole`, the step takes more elements than the calls did. With `is_deletion`, its tool removes something. `covers` has the keys of
+    the references that it takes the place of, which can't be accepted besides.
     """
 
     key: str
@@ -125,6 +128,7 @@ class SuggestedLoop(msgspec.Struct, frozen=True, kw_only=True):
     found: bool
     is_whole: bool
     is_deletion: bool
+    covers: list[str]
     why: str
 
 
@@ -196,10 +200,11 @@ async def read(access: StoreAccess, tenant: str, recording: str, after: int = 0,
 
     Raises:
         NotFound: there is no such recording.
-        BadValue: the limit is not valid.
+        BadValue: `after` or the limit is not valid.
     """
+    behind = whole_number(after, "after", 0)
     found = await recording_requests.read_recording(access, recording_key(tenant, recording))
-    return _details(recording, found, after, page_limit(limit))
+    return _details(recording, found, behind, page_limit(limit))
 
 
 def _details(id: str, found: RecordingView, after: int, limit: int) -> RecordingDetails:
@@ -258,7 +263,7 @@ async def preset(
 
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
-        BadValue: both or neither of step and tool are given, or the step has its result or runs.
+        BadValue: both or neither of step and tool are given, the step has no name of one, or it has its result or runs.
     """
     wanted = ToolPreset(result=values.decode(result, Any, "the result"), step=step, tool=tool, arguments=arguments or {})
     return PresetStep(await recording_requests.preset_result(access, recording_key(tenant, recording), wanted))
@@ -308,6 +313,7 @@ async def suggestions(access: StoreAccess, tenant: str, recording: str, steps: l
                 found=one.is_found,
                 is_whole=one.is_whole,
                 is_deletion=one.is_deletion,
+                covers=[inner.key for inner in found.references if is_covered(inner, one)],
                 why=one.why,
             )
             for one in found.loops

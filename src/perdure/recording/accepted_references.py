@@ -47,6 +47,9 @@ def accepted(calls: Sequence[LiteralCall], chosen: Iterable[FoundReference | Fou
     steps = {call.step for call in calls}
     if foreign := [one.call for one in references if one.call not in steps]:
         raise ValueError(f"a reference is for the call {foreign[0]}, which is not of this recording")
+    for one in references:
+        if (around := in_loop.get(one.call)) is not None and is_covered(one, around[0]):
+            raise ValueError(f"{one.key} is inside the loop {around[0].key}, which says what its calls have of the elements: choose one of them")
     by_call = references_by_call(references)
     made = []
     for call in calls:
@@ -58,7 +61,7 @@ def accepted(calls: Sequence[LiteralCall], chosen: Iterable[FoundReference | Fou
             made.append(AcceptedCall(call.step, call.tool, arguments, None, (call.step,)))
         elif taken[1] == 0:
             loop = taken[0]
-            others = [_after_loops(one, in_loop) for one in own if not any(overlap(one, use) for use in loop.uses)]
+            others = (_after_loops(one, in_loop) for one in own)
             arguments = written_arguments(call, [*(of_element(one, loop) for one in loop.uses), *others])
             made.append(AcceptedCall(call.step, call.tool, arguments, _each(loop, in_loop), loop.calls))
     return made
@@ -100,6 +103,11 @@ def overlap(one: FoundReference, other: FoundReference) -> bool:
     if one.path != other.path or one.span is None or other.span is None:
         return True
     return one.span[0] < other.span[1] and other.span[0] < one.span[1]
+
+
+def is_covered(one: FoundReference, loop: FoundLoop) -> bool:
+    """Returns whether a loop takes the place of a reference: of all in its calls, but for those of the first one that it has nothing of an element for."""
+    return one.call in loop.calls[1:] or (one.call == loop.calls[0] and any(overlap(one, use) for use in loop.uses))
 
 
 def _each(loop: FoundLoop, in_loop: _InLoop) -> dict[str, Any]:

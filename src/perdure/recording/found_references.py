@@ -13,7 +13,7 @@ import msgspec
 from perdure.definitions.expr.plain_values import json_equal, short_value_text, text_of_value
 from perdure.definitions.expr.references import ValuePath
 from perdure.dialects.reference_syntax import reference_in_cel, whole_reference
-from perdure.recording.accepted_references import of_element, overlap, references_by_call, written_arguments
+from perdure.recording.accepted_references import is_covered, of_element, references_by_call, written_arguments
 from perdure.recording.argument_targets import Span, Target
 from perdure.recording.literal_calls import INPUT, LiteralCall
 from perdure.recording.match_confidence import FOUND_CONFIDENCE, WEAK_CONFIDENCE
@@ -64,7 +64,7 @@ def _loop(search: CandidateSearch, run: CallRun, count: int, references: Mapping
         confidence=round(confidence, 3),
         why=f"{what}, in order and all of them" if is_whole else f"{what}; they took {len(run.calls)} of {count}, and the step takes all of them",
     )
-    own = [one for one in references.get(first.step, ()) if one.is_found and not any(overlap(one, use) for use in uses)]
+    own = [one for one in references.get(first.step, ()) if one.is_found and not is_covered(one, found)]
     arguments = written_arguments(first, [*(of_element(one, found) for one in uses), *own])
     return msgspec.structs.replace(found, step={"id": first.step, "each": {"in": items}, "tool": first.tool, "with": arguments})
 
@@ -137,7 +137,6 @@ def _suggested(search: CandidateSearch, target: Target, found: list[ReferenceCan
         value=best.place.value if best.place.source == GIVEN else None,
         expression=expression,
         spelling=_spelling(best, part),
-        is_structure=isinstance(target.value, list | dict),
         is_same=bool(expression) or _is_same(best, part),
         is_proposed=best.place.source == GIVEN,
         confidence=round(best.confidence, 3),

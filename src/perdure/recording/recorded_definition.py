@@ -75,6 +75,7 @@ def recording_suggestions(recording: RecordingView, options: DefinitionOptions =
 
 
 def _accepted_suggestions(recording: RecordingView, calls: Sequence[LiteralCall], keys: Sequence[str]) -> list[FoundReference | FoundLoop]:
+    """Returns the suggestions that have these keys, in the order of the recording."""
     if not keys:
         return []
     found = found_references(calls, recording.input)
@@ -83,7 +84,7 @@ def _accepted_suggestions(recording: RecordingView, calls: Sequence[LiteralCall]
     for key in keys:
         if key not in known:
             raise BadValue("accept", key, f"suggestions of the recording: {', '.join([*known][:20]) or 'it has none'}")
-    return [known[key] for key in dict.fromkeys(keys)]
+    return [one for key, one in known.items() if key in keys]
 
 
 def _chosen_calls(recording: RecordingView, options: DefinitionOptions) -> list[RecordedCall]:

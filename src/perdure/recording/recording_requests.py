@@ -35,6 +35,7 @@ from perdure.recording.recording_messages import (
     ToolPreset,
 )
 from perdure.recording.recording_view import RecordingView, call_answer, large_values, recording_view
+from perdure.recording.step_names import is_step_name
 from perdure.service.execution_operations import StartRequest, await_direct_reply
 from perdure.service.store_access import StoreAccess, with_timeout
 
@@ -100,10 +101,12 @@ async def preset_result(access: StoreAccess, key: Key, preset: ToolPreset) -> st
 
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
-        BadValue: neither a step nor a tool is named, or both are, or the step has its result already or runs.
+        BadValue: neither a step nor a tool is named, or both are; the step has no name of one; or the step has its result already or runs.
     """
     if bool(preset.step) == bool(preset.tool):
         raise BadValue("preset", preset.step or preset.tool, "given for a step, or for a tool with its arguments")
+    if preset.step and not is_step_name(preset.step):
+        raise BadValue("step", preset.step, "the name of a step: that of a tool with a number, such as get_user_1")
     return (await _ask_soon(access, key, PRESET, preset)).step
 
 

@@ -43,7 +43,6 @@ class FoundReference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     value: Any = None
     expression: str = ""
     spelling: Spelling = "same"
-    is_structure: bool = False
     is_text: bool = False
     is_same: bool = True
     is_proposed: bool = False
