@@ -7,6 +7,7 @@ import pytest
 
 from perdure import App, Definition
 from perdure.core.errors import BadValue, NotFound
+from perdure.definitions.format.definition_findings import value_at_pointer
 from perdure.dialects.definition_reader import read_definition
 from perdure.dialects.ref_dag.document_writer import from_definition
 from perdure.operations import on_catalog, on_recordings
@@ -106,10 +107,10 @@ async def test_what_is_suggested_is_accepted_one_by_one() -> None:
         assert (whole.literal, whole.is_proposed, part.literal, part.source) == (user, True, user, "input")
         preview = await on_recordings.definition(one.access, "default", "s1", "receipt", accept=[whole.key, part.key])
         document = msgspec.json.decode(preview.document)
-        assert document["input"] == {part.place: {"type": "string"}} and preview.preview.valid
+        assert document["input"] == {part.place[1:]: {"type": "string"}} and preview.preview.valid
         assert [step["with"] for step in document["steps"]] == [
-            {"user": f"@input.{part.place}"},
-            {"text": f"Receipt for @{{input.{part.place}}}", "mail": "Grace", "copies": 2},
+            {"user": part.reference},
+            {"text": f"Receipt for @{{input{part.place.replace('/', '.')}}}", "mail": "Grace", "copies": 2},
         ]
         saved = await on_recordings.save(one.access, "default", "s1", "receipt", "ada", accept=[whole.key])
         assert saved.version == "1.0.0"
@@ -117,6 +118,28 @@ async def test_what_is_suggested_is_accepted_one_by_one() -> None:
         assert kept["steps"][1]["with"]["text"] == text, "what was not accepted stays"
         with pytest.raises(BadValue, match="suggestions of the recording: get_user_1/user"):
             await on_recordings.definition(one.access, "default", "s1", "receipt", accept=["echo_1/nothing"])
+
+
+async def test_suggestions_say_their_places_as_pointers_whatever_the_keys_are() -> None:
+    given: dict[str, Any] = {"user.id/of~it": "u-77120-of-emea", "more": [{"region.code": "r-99121-of-apac"}]}
+    result = {"rows.all": [{"a/b": "u-77120-of-emea", "~c": {"x.y": "r-99121-of-apac"}}]}
+    async with recorder() as one:
+        await on_recordings.preset(one.access, "default", "s1", one_value(result), tool="shop.get_rows")
+        await one.call("echo", **given)
+        found = await on_recordings.suggestions(one.access, "default", "s1")
+        keys = [suggestion.key for suggestion in found.references]
+        preview = await on_recordings.definition(one.access, "default", "s1", "rows", accept=keys)
+    for suggestion in found.references:
+        assert value_at_pointer(result, suggestion.place) == suggestion.literal == value_at_pointer(given, suggestion.path)
+    assert [(suggestion.key, suggestion.source, suggestion.place) for suggestion in found.references] == [
+        ("echo_1/user.id~1of~0it", "get_rows_1", "/rows.all/0/a~1b"),
+        ("echo_1/more/0/region.code", "get_rows_1", "/rows.all/0/~0c/x.y"),
+    ]
+    assert msgspec.json.decode(preview.document)["steps"][1]["with"] == {
+        "user.id/of~it": '@get_rows_1["rows.all"][0]["a/b"]',
+        "more": [{"region.code": '@get_rows_1["rows.all"][0]["~c"]["x.y"]'}],
+    }
+    assert preview.preview.valid
 
 
 async def test_a_parameter_of_the_input_and_one_that_is_suggested_are_two() -> None:

@@ -91,8 +91,8 @@ class SuggestedReference(msgspec.Struct, frozen=True, kw_only=True):
     """A reference that a literal in the arguments of a call may have been. `key` names it where it is accepted.
 
     It is in the arguments of the step `call` at the JSON pointer `path`; with a `span`, it is that part of the text there. `literal` is what is there, and
-    `reference` where it may have come from, which is `place` in `source`: a step, or ``input``. If it `is_proposed`, the input gets a parameter. `expression`
-    is the CEL that converts the value, empty if none is needed. `confidence` is between 0 and 1; from a fixed one on, it counts as `found`.
+    `reference` where it may have come from: the JSON pointer `place` in `source`, a step or ``input``. If it `is_proposed`, the input gets a parameter.
+    `expression` is the CEL that converts the value, empty if none is needed. `confidence` is between 0 and 1; from a fixed one on, it counts as `found`.
     """
 
     key: str
@@ -333,7 +333,7 @@ def _suggested(one: FoundReference, arguments: Any) -> SuggestedReference:
         literal=arguments if one.span is None else arguments[slice(*one.span)],
         reference=one.reference,
         source=one.source,
-        place=one.reference.partition(".")[2],
+        place=joined_pointer("", *one.place),
         expression=one.expression,
         confidence=one.confidence,
         found=one.is_found,

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.definitions.expr.references import ValuePath
-from perdure.definitions.expr.secret_marks import escape_pointer_key
+from perdure.definitions.format.definition_findings import joined_pointer
 from perdure.recording.match_confidence import FOUND_CONFIDENCE
 
 Spelling = Literal["same", "number", "amount", "time", "case"]
@@ -54,8 +54,8 @@ class FoundReference(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     @property
     def key(self) -> str:
         """The name of the suggestion in its recording: the step, the place as a JSON pointer, and the part of the text."""
-        place = "".join(f"/{escape_pointer_key(str(key))}" for key in self.path)
-        return f"{self.call}{place}" if self.span is None else f"{self.call}{place}#{self.span[0]}-{self.span[1]}"
+        place = joined_pointer(self.call, *self.path)
+        return place if self.span is None else f"{place}#{self.span[0]}-{self.span[1]}"
 
     @property
     def is_found(self) -> bool:
