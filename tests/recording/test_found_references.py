@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from perdure.definitions.expr.references import ValuePath
 from perdure.recording import found_references as found_references_module
 from perdure.recording.accepted_references import accepted
 from perdure.recording.found_references import found_references
@@ -385,14 +386,14 @@ def of_one_thing(size: int) -> list[LiteralCall]:
 def given_as_references(size: int) -> list[LiteralCall]:
     """A call whose arguments are references, but for one."""
     made = {f"field_{number}": {"at": f"value-{number}-of-it"} for number in range(size)}
-    references = {(key, "at"): f"@get_form_1.{key}.at" for key in made}
+    references: dict[ValuePath, str] = {(key, "at"): f"@get_form_1.{key}.at" for key in made}
     return [call("get_form_1", made), LiteralCall("fill_1", "fill", {**made, "last": "text"}, references=references)]
 
 
 def passed_on(size: int) -> list[LiteralCall]:
     """A call with mappings that are each passed on as they were."""
     rows = [{"id": f"row-{number}-of-it"} for number in range(size)]
-    return [call("list_rows_1", rows), call("fill_1", **{f"row_{number}": row for number, row in enumerate(rows)})]
+    return [call("list_rows_1", rows), LiteralCall("fill_1", "fill", {f"row_{number}": row for number, row in enumerate(rows)})]
 
 
 def many_calls(size: int) -> list[LiteralCall]:

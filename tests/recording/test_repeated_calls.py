@@ -193,7 +193,8 @@ def test_a_reference_inside_an_accepted_loop_is_refused_whatever_the_order() -> 
     inside = {one.key: one for one in found.references if is_covered(one, deletions)}
     assert {"delete_file_1/id", "delete_file_2/id", "delete_file_3/reason#0-5"} <= inside.keys()
     for one in inside.values():
-        for chosen in ([one, deletions], [deletions, one]):
+        both: list[FoundReference | FoundLoop] = [one, deletions]
+        for chosen in (both, both[::-1]):
             with pytest.raises(ValueError, match=rf"{re.escape(one.key)} is inside the loop delete_file_1\*, which says"):
                 accepted(calls, chosen)
 
