@@ -179,3 +179,26 @@ def test_references_lead_to_earlier_places_that_exist(session: tuple[list[Litera
 @given(_sessions())
 def test_suggestions_are_the_same_each_time(session: tuple[list[LiteralCall], dict[str, Any]]) -> None:
     assert found_references(*session) == found_references(*session)
+
+
+@pytest.mark.parametrize("text", ["0.0 on 2026-03-05", " and ".join(["2026-03-05"] * 24)])
+def test_converted_parts_of_a_text_are_converted_whatever_else_it_has(text: str) -> None:
+    calls = [
+        LiteralCall("get_order_1", "get_order", {"id": 1}, {"placedAt": "2026-03-05T10:15:00Z", "rebate": 0.0}, False),
+        LiteralCall("send_1", "send", {"text": text}, None, False),
+    ]
+    chosen = [one for one in found_references(calls, {}).references if one.is_same and not one.is_proposed]
+    assert any(one.expression for one in chosen)
+    (_, made) = accepted(calls, chosen)
+    assert "@get_order_1" in json.dumps(made.arguments) or "get_order_1" in made.arguments["text"]["expr"]
+    assert evaluated(made, calls, {}) == {"text": text}
+
+
+def test_a_text_with_more_converted_parts_than_an_expression_may_have_is_refused_with_the_reason() -> None:
+    text = " and ".join(["2026-03-05"] * 60)
+    calls = [
+        LiteralCall("get_order_1", "get_order", {"id": 1}, {"placedAt": "2026-03-05T10:15:00Z"}, False),
+        LiteralCall("send_1", "send", {"text": text}, None, False),
+    ]
+    with pytest.raises(ValueError, match=r"the text at text of send_1 would be an expression of .* choose fewer"):
+        accepted(calls, found_references(calls, {}).references)

@@ -214,9 +214,6 @@ async def test_recordings_are_listed_and_idle_ones_are_marked() -> None:
         assert await on_recordings.call(one.access, "default", "s1", "shop.pay", {"cents": 1}, "id-1") == failed
         details = await on_recordings.read(one.access, "default", "s1", after=1)
         assert [found.step for found in details.calls] == ["pay_1"] and details.calls_in_all == 2
-<<<<<<< HEAD
         assert details.calls_by_state == {"completed": 1, "failed": 1}
-=======
         with pytest.raises(BadValue, match="after: -1 is not a whole number from 0"):
             await on_recordings.read(one.access, "default", "s1", after=-1)
->>>>>>> e7a3bd92 (What is accepted of a recording goes together or is refused with a reason, whatever its order)

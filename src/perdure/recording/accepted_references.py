@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from perdure.definitions.expr.references import SEGMENTS_MAX, ValuePath
+from perdure.definitions.expr.references import EXPRESSION_CHARACTERS_MAX, SEGMENTS_MAX, ValuePath
 from perdure.definitions.expr.template import is_expression
 from perdure.dialects.reference_syntax import EmbeddedReference, escape_template, reference_in_cel, template_text, whole_reference
 from perdure.recording.literal_calls import LiteralCall
@@ -19,6 +19,8 @@ from perdure.recording.suggestions import FoundLoop, FoundReference
 from perdure.recording.value_spellings import is_plain_number_text
 
 ITEM = "item"
+TERMS_MAX = 8
+"""The most terms of a sum in an expression."""
 
 
 class AcceptedCall(NamedTuple):
@@ -207,7 +209,7 @@ class _Writer:
             return made
         at = (*path, "expr")
         pieces = text_pieces(value["expr"], self._parts[at]) if at in self._parts else [value["expr"]]
-        if not all(_is_in_cel(piece, value["expr"]) for piece in pieces):
+        if not all(isinstance(piece, str) or _is_in_cel(piece, value["expr"]) for piece in pieces):
             raise ValueError(f"the text at {_shown(at)} can't have a reference to such a number, since a mapping with the only key expr is an expression")
         return {"expr": f'{{"expr": {_pieces_in_cel(pieces)}}}'}
 
@@ -235,24 +237,39 @@ def text_pieces(text: str, references: Iterable[FoundReference]) -> list[str | F
 
 
 def written_text(text: str, references: Iterable[FoundReference]) -> Any:
-    """Returns a text with references in the place of its parts, as a template or as an expression.
+    """Returns a text with references in the place of its parts: as a template, or if a part needs a conversion as an expression. A number that an expression
+    writes in another way than the text has it stays in that as it was.
 
     Raises:
-        ValueError: two parts overlap.
+        ValueError: two parts overlap, or the expression is longer than one may be.
     """
     pieces = text_pieces(text, references)
-    if any(isinstance(piece, FoundReference) and piece.expression for piece in pieces) and all(_is_in_cel(piece, text) for piece in pieces):
-        return {"expr": _pieces_in_cel(pieces)}
+    if any(isinstance(piece, FoundReference) and piece.expression for piece in pieces):
+        made = _pieces_in_cel([_in_expression(piece, text) for piece in pieces])
+        if len(made) > EXPRESSION_CHARACTERS_MAX:
+            one = next(piece for piece in pieces if isinstance(piece, FoundReference))
+            raise ValueError(f"the text at {_shown(one.path)} of {one.call} would be an expression of {len(made):,} characters: choose fewer references for it")
+        return {"expr": made}
     return template_text([piece if isinstance(piece, str) else EmbeddedReference(piece.reference[1:]) for piece in pieces])
 
 
-def _pieces_in_cel(pieces: Iterable[str | FoundReference]) -> str:
-    return " + ".join(_in_cel(piece) if isinstance(piece, str) else f"string({_cel_of(piece)})" for piece in pieces)
+def _pieces_in_cel(pieces: Sequence[str | FoundReference]) -> str:
+    """Returns the sum of the pieces of a text. A sum nests as deep as it has terms, and CEL only so deep: one of many terms is a sum of two sums."""
+    if len(pieces) <= TERMS_MAX:
+        return " + ".join(_in_cel(piece) if isinstance(piece, str) else f"string({_cel_of(piece)})" for piece in pieces)
+    half = len(pieces) // 2
+    return f"({_pieces_in_cel(pieces[:half])}) + ({_pieces_in_cel(pieces[half:])})"
 
 
-def _is_in_cel(piece: str | FoundReference, text: str) -> bool:
+def _in_expression(piece: str | FoundReference, text: str) -> str | FoundReference:
+    if isinstance(piece, str) or _is_in_cel(piece, text):
+        return piece
+    return text[slice(*piece.span)] if piece.span is not None else text
+
+
+def _is_in_cel(piece: FoundReference, text: str) -> bool:
     """Returns whether CEL writes a part of a text as a template does: all but some numbers."""
-    if isinstance(piece, str) or piece.expression:
+    if piece.expression:
         return True
     part = text[slice(*piece.span)] if piece.span is not None else text
     return piece.is_text or is_plain_number_text(part)
