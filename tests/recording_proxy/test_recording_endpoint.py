@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from perdure.mcp.call_channels import CallChannels
 from perdure.mcp_server.mcp_endpoint import McpEndpoint
 from perdure.recording_proxy.recorded_servers import RecordedServers
 from perdure.recording_proxy.recording_endpoint import RecordingEndpoint
+from perdure.recording_proxy.recording_endpoint import cancelled_request
 from tests.cli.serve_process import ServeProcess, new_key, serving
 from tests.mcp_server.mcp_setup import mcp_service
 
@@ -114,6 +115,71 @@ async def test_what_a_server_asks_is_an_approval(tmp_path: Path, server: ServePr
         answer = await asyncio.to_thread(server.request, "POST", f"/api/approvals/{quote(waiting[0]['id'], safe='')}/decide", decided, key)
         assert answer.status < 300, answer.body
         assert "savings" in text(await asyncio.wait_for(calling, 60))
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if happened():
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError("it did not happen in time")
+
+
+async def test_a_call_that_its_client_cancels_ends_at_its_server(tmp_path: Path, server: ServeProcess) -> None:
+    key = new_key(tmp_path)
+    async with connected(server.url, key) as client:
+        calling = asyncio.create_task(client.call_tool("wait", {"s": 100}))
+        await until((tmp_path / "begun").exists)
+        calling.cancel()
+        await until((tmp_path / "cancelled").exists)
+    (call,) = server.request("GET", "/api/recordings/r1", key=key).json["calls"]
+    assert call["state"] in ("in_doubt", "cancelled")
+
+
+async def test_a_message_cancels_the_request_of_its_caller_that_it_names(tmp_path: Path, server: ServeProcess) -> None:
+    key, other = new_key(tmp_path), new_key(tmp_path, "--role", "operator")
+    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+
+    async def posted(message: dict[str, Any], by: str = key) -> Any:
+        return await asyncio.to_thread(server.request, "POST", "/mcp/record/r1", {"jsonrpc": "2.0", **message}, key=by, headers=headers)
+
+    async def cancelled(id: Any, by: str = key) -> None:
+        assert (await posted({"method": "notifications/cancelled", "params": {"requestId": id}}, by)).status == 202
+
+    calling = asyncio.create_task(posted({"id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {"s": 100}}}))
+    await until((tmp_path / "begun").exists)
+    for id, by in ((8, key), ("7", key), (7, other)):
+        await cancelled(id, by)
+    await asyncio.sleep(0.5)
+    assert not (tmp_path / "cancelled").exists() and not calling.done(), "it is the request of another id, or of another caller"
+    await cancelled(7)
+    await until((tmp_path / "cancelled").exists)
+    answered = await asyncio.wait_for(calling, 60)
+    assert answered.status == 200 and b'"isError":true' in answered.body
+    await cancelled(7)  # it has ended; nothing happens
+
+
+async def test_of_two_open_requests_of_one_id_none_is_cancelled(tmp_path: Path, server: ServeProcess) -> None:
+    key, headers = new_key(tmp_path), {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+
+    async def posted(message: dict[str, Any]) -> Any:
+        return await asyncio.to_thread(server.request, "POST", "/mcp/record/r1", {"jsonrpc": "2.0", **message}, key=key, headers=headers)
+
+    def waiting(s: float) -> asyncio.Task[Any]:
+        return asyncio.create_task(posted({"id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {"s": s}}}))
+
+    async with connected(server.url, key) as client:
+        await client.call_tool("recording_status", {})  # the recording has begun
+    calls = [waiting(4), waiting(4)]
+    await until(lambda: len(server.request("GET", "/api/recordings/r1", key=key).json["calls"]) == 2)
+    await posted({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    answers = await asyncio.gather(*calls)
+    assert all(b"waited" in answer.body for answer in answers)
+
+
+@pytest.mark.parametrize("body", [b"", b"cancelled", b'["cancelled"]', b'{"method":"cancelled"}', b'{"method":"notifications/cancelled","params":[]}', b'{"cancelled":' + b"[" * 99_999, b'"cancelled\xff"'])
+def test_what_names_no_request_cancels_none(body: bytes) -> None:
+    assert cancelled_request(body) is None
 
 
 async def test_a_recording_goes_on_after_a_kill(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ replaced by its value before the tool is called. Begin a text that really starts
 CALL_ID, STEP = "perdure/callId", "perdure/step"
 """Fields of `_meta`: in a request, the id of the call, under which it is made once; in an answer, the step that the call has become."""
 
+RequestId = str | int | None
+"""The id of a request in the protocol, which its client has chosen."""
+
 _TEXT = {"type": "string"}
 OWN_TOOLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "recording_status": ("Shows the recording: its input, and its steps with their states.", {}),
@@ -112,6 +115,7 @@ class RecordingServer:
         self._tools = {f"{server.name}.{tool.name}": tool for server in servers.servers for tool in servers.lists[server.name].tools}
         self._names = listed_names(self._tools, OWN_TOOLS)
         self._endings: set[asyncio.Task[None]] = set()
+        self._open: dict[RequestId, str] = {}
         self.server: Server[Any] = Server(
             "perdure-recording",
             version=package_version(),
@@ -153,13 +157,24 @@ class RecordingServer:
     async def _record(self, context: ServerRequestContext[Any], tool: str, arguments: dict[str, Any]) -> mcp_types.CallToolResult:
         given = str(_meta(context).get(CALL_ID) or "")
         request = CallRequest(id=given or uuid4().hex, tool=tool, arguments=arguments)
-        with self._channels.opened(self._key, request.id, _ClientChannel(context, takes_questions=self._takes_questions)):
-            try:
+        self._open[context.request_id] = request.id
+        try:
+            with self._channels.opened(self._key, request.id, _ClientChannel(context, takes_questions=self._takes_questions)):
                 found = await recording_requests.call_tool(self._access, self._key, request, is_new=not given)
-            except asyncio.CancelledError:
-                self._cancel(request.id)
-                raise
+        except asyncio.CancelledError:
+            self._cancel(request.id)
+            raise
+        finally:
+            del self._open[context.request_id]
         return _result(tool_call_answer(found))
+
+    def is_open(self, request_id: RequestId) -> bool:
+        """Returns whether a request of this id waits for the answer of a tool."""
+        return request_id in self._open
+
+    def cancel(self, request_id: RequestId) -> None:
+        """Has the call of a request end, whose client does not want it any more. The request is answered with what the call has become."""
+        self._cancel(self._open[request_id])
 
     def _cancel(self, id: str) -> None:
         """Has a call end that its client has cancelled."""
