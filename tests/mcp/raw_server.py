@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "endless", "inputSchema": {"type": "object"}},
 ]
 FORM = {"type": "object", "properties": {"account": {"type": "string"}, "copies": {"type": "integer"}}, "required": ["account"]}
+
+LATER: list[str] = []
+"""What came while the client was asked."""
 
 
 def send(message: dict[str, Any]) -> None:
@@ -76,8 +80,10 @@ def called(id: Any, name: str, given: dict[str, Any], token: Any) -> dict[str, A
             address = {"mode": "url", "message": "Sign in", "url": given.get("url"), "elicitationId": "e"}
             return {"content": [{**text, "text": json.dumps(asked("elicitation/create", address if "url" in given else form))}]}
         case "samples":
+            time.sleep(given.pop("delay", 0))
             wanted = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello"}}], "maxTokens": 5}
-            return {"content": [{**text, "text": json.dumps(asked("sampling/createMessage", wanted))}]}
+            answers = [asked("sampling/createMessage", {**wanted, **given}) for _ in range(given.pop("times", 1))]
+            return {"content": [{**text, "text": json.dumps(answers)}]}
         case "endless":
             with Path(os.environ["CALLS"] + ".child").open("w") as child:
                 child.write(str(subprocess.Popen(["sleep", "600"]).pid))
@@ -95,6 +101,7 @@ def asked(method: str, params: dict[str, Any]) -> dict[str, Any]:
         message = json.loads(line)
         if message.get("id") == "asked":
             return dict(message.get("result") or message.get("error") or {})
+        LATER.append(line)
     return {}
 
 
@@ -116,8 +123,16 @@ def listed() -> list[dict[str, Any]]:
     return TOOLS
 
 
-def main() -> None:
+def lines() -> Iterator[str]:
+    """The messages, those that came while the client was asked among them."""
     for line in sys.stdin:
+        LATER.append(line)
+        while LATER:
+            yield LATER.pop(0)
+
+
+def main() -> None:
+    for line in lines():
         message = json.loads(line)
         id, method, params = message.get("id"), message.get("method"), message.get("params") or {}
         if id is None or method is None:

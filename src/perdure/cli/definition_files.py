@@ -295,8 +295,7 @@ def environment_of(given: Mapping[str, Any]) -> RunEnvironment:
     from perdure.definitions.kinds.deployment import Allowed, Deployment
 
     work = Deployment.work if given["work"] is None else Path(given["work"])
-    known = {} if given["models"] is None else load_models(given["models"])
-    deployment = Deployment(Allowed.of(given["allow"]), work, known, isolate=given["isolate"])
+    deployment = Deployment(Allowed.of(given["allow"]), work, models_of(given), isolate=given["isolate"])
     rules = NO_POLICY if given["policy"] is None else load_policy(given["policy"])
     return RunEnvironment(deployment, rules, blob_contents(given["blobs"]))
 
@@ -307,6 +306,11 @@ def remote_environment(blobs: str | None) -> RunEnvironment:
     from perdure.definitions.kinds.deployment import NOTHING_MORE
 
     return RunEnvironment(NOTHING_MORE, NO_POLICY, blob_contents(blobs))
+
+
+def models_of(given: Mapping[str, Any]) -> Mapping[str, ModelSource | tuple[str, ...]]:
+    """The models that the options name; the command ends if their file is not valid."""
+    return {} if given["models"] is None else load_models(given["models"])
 
 
 def load_models(file: str) -> Mapping[str, ModelSource | tuple[str, ...]]:

@@ -46,7 +46,7 @@ def hosted_workflows(code: TargetCode, given: Mapping[str, Any]) -> tuple[Workfl
         tools, deployment, policy = app.hosting
         steps |= tool_steps(tools)
     if given["tools"]:
-        found = load_tools(given["tools"])
+        found = load_tools(given["tools"], deployment.models)
         steps |= tool_steps(found.steps)
         calls += found.workflows
     return definition_host(steps, calls=calls, deployment=deployment, policy=policy)

@@ -10,6 +10,7 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.call_recorder import record_calls
+from perdure.cli.definition_files import models_of
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.hosted_definitions import catalog_option, hosted_workflows
 from perdure.cli.root_command import CliCommand
@@ -32,7 +33,7 @@ GRACE_S = 5.0
 One that takes longer is interrupted: the next engine performs it again, or fails it if it may not be performed twice.
 """
 
-NOT_RECORDED = ("targets", "calls", "queues", "published", "aliases", "no_catalog", "no_engine", "blobs", "policy", "models", "work", "isolate", "allow")
+NOT_RECORDED = ("targets", "calls", "queues", "published", "aliases", "no_catalog", "no_engine", "blobs", "policy", "work", "isolate", "allow")
 """The options and arguments that have no meaning with --record."""
 
 OF_AN_ENGINE = ("targets", "tools", "calls", "queues", "no_catalog", "no_engine", "blobs", "policy", "models", "work", "isolate", "allow")
@@ -106,7 +107,7 @@ def mcp(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[s
             raise click.UsageError("--record needs the database: the process that records calls the tools itself")
         streams = take_standard_streams()
         _log(settings)
-        record_calls(settings, streams, given["tools"], given["recording"] or "", given["title"])
+        record_calls(settings, streams, given["tools"], models_of(given), given["recording"] or "", given["title"])
         return
     if given["recording"] or given["title"]:
         raise click.UsageError("--recording and --title belong to --record; pass it as well")

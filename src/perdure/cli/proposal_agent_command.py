@@ -85,7 +85,7 @@ async def _run(settings: GlobalOptions, wish: AgentWish, quiet: bool) -> AgentOu
     from perdure.service.proposal_agent.proposal_agent_workflow import proposal_agent_workflow
     from perdure.workflow_function import Workflow
 
-    steps = tool_steps(load_tools(wish.tools).steps) if wish.tools else {}
+    steps = tool_steps(load_tools(wish.tools, deployment.models).steps) if wish.tools else {}
     agent: Workflow[..., Any] = Workflow(proposal_agent_workflow(deployment, steps), list)
     async with App([agent], db=url, grace="1s") as app:
         return await _worked(LocalService(app.client._access, settings.tenant), settings.tenant, wish, quiet)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import difflib
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import isfunction
 from pathlib import Path
 from traceback import extract_tb
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from perdure.cli import definition_files
@@ -215,7 +215,7 @@ def load_definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Seq
     Raises:
         NoTarget: the tools can't be imported, or two have one name.
     """
-    given = load_tools(tools) if tools else None
+    given = load_tools(tools, {} if where is None else where.deployment.models) if tools else None
     found: list[Definition] = []
     for file in dict.fromkeys([*calls, *files]):
         found.append(definition_files.load_definition(file, given, found, place=where))
@@ -223,8 +223,9 @@ def load_definitions(files: Sequence[str], tools: Sequence[str] = (), calls: Seq
     return [by_file[file] for file in files]
 
 
-def load_tools(texts: Sequence[str]) -> TargetTools:
-    """The tools of files and modules: every step, every public function that is defined there, and every workflow; of a file of JSON those of its MCP servers.
+def load_tools(texts: Sequence[str], models: Mapping[str, Any] = MappingProxyType({})) -> TargetTools:
+    """The tools of files and modules: every step, every public function that is defined there, and every workflow; of a file of JSON those of its MCP servers,
+    which may ask `models`.
 
     Raises:
         NoTarget: there is none, two have one name, or an MCP server whose tools are not known can't be reached.
@@ -234,7 +235,7 @@ def load_tools(texts: Sequence[str]) -> TargetTools:
     workflows: dict[str, Workflow[..., Any]] = {}
     for text in texts:
         if text.endswith(".json"):
-            for tool in _tools_of_servers(text):
+            for tool in _tools_of_servers(text, models):
                 _add(steps, tool.name, tool, text, "tool")
             continue
         module = _module(text, text)
@@ -250,11 +251,11 @@ def load_tools(texts: Sequence[str]) -> TargetTools:
     return TargetTools(steps, tuple(workflows.values()))
 
 
-def _tools_of_servers(file: str) -> list[Step[..., Any, Any]]:
+def _tools_of_servers(file: str, models: Mapping[str, Any]) -> list[Step[..., Any, Any]]:
     from perdure.mcp import ServerUnavailable, mcp_tools  # imported here, because most commands have no such file
 
     try:
-        return mcp_tools(file)
+        return mcp_tools(file, models)
     except ServerUnavailable as error:
         raise NoTarget("--tools", file, f"MCP servers that can be reached: {error}") from error
 

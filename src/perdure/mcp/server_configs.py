@@ -24,10 +24,11 @@ from perdure.core.errors import BadValue
 SERVER_NAME = r"[A-Za-z][A-Za-z0-9_-]{0,63}"
 TIMEOUT_S = 30.0
 ASKED_S = 3_600.0
+SAMPLED_TOKENS, SAMPLINGS, SAMPLED_S = 4_000, 10, 300.0
 SIGN_IN_S = 300.0
 """How long a person has to sign in to a server, once they were asked."""
 
-FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled", "elicitation", "auth"))
+FIELDS = frozenset(("command", "args", "env", "cwd", "url", "headers", "type", "timeout", "tools", "disabled", "elicitation", "sampling", "auth"))
 OF_PROGRAM, OF_URL = ("args", "env", "cwd"), ("headers",)
 """The fields that only a program takes, and those that only a URL takes."""
 
@@ -47,6 +48,18 @@ class Elicitation(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = ASKED_S
 
 
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that a server may ask while it performs a call: its name in the models of the engine, or ``vendor:model``.
+
+    An answer has at most `max_tokens`, and in one call the server may ask so many times (`requests`), and for so long in all (`timeout_s`).
+    """
+
+    model: str
+    max_tokens: int = SAMPLED_TOKENS
+    requests: int = SAMPLINGS
+    timeout_s: float = SAMPLED_S
+
+
 class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
     """How to sign in to a server by OAuth: a person in a browser (`oauth`), or the program itself (`client_credentials`).
 
@@ -63,7 +76,7 @@ class ServerAuth(msgspec.Struct, frozen=True, kw_only=True):
 class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     """One server: a program that is begun with `command` and `args`, or a `url` that is asked over `transport`. A call takes at most `timeout_s` seconds.
 
-    `tools` are the only ones that may be used (empty: all).
+    `tools` are the only ones that may be used (empty: all). Without `sampling`, it may ask no model.
     """
 
     name: str
@@ -77,6 +90,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = TIMEOUT_S
     tools: tuple[str, ...] = ()
     elicitation: Elicitation = Elicitation()
+    sampling: Sampling | None = None
     auth: ServerAuth | None = None
 
     @property
@@ -155,6 +169,7 @@ def _server(name: str, given: Any) -> McpServer:
         timeout_s=_timeout_s(where, given.get("timeout", TIMEOUT_S)),
         tools=tuple(_list(where, "tools", given.get("tools", []))),
         elicitation=_elicitation(f"{where}.elicitation", given.get("elicitation", True)),
+        sampling=_sampling(f"{where}.sampling", given.get("sampling", False)),
         auth=None if given.get("auth") is None else _auth(f"{where}.auth", given["auth"], transport),
     )
 
@@ -191,6 +206,29 @@ def _timeout_s(where: str, value: Any) -> float:
     if not found_s:
         raise BadValue(f"{where}.timeout", value, "more than 0, such as 30s")
     return found_s
+
+
+def _sampling(where: str, given: Any) -> Sampling | None:
+    if given is False:
+        return None
+    about = {"model": given} if isinstance(given, str) else given
+    if not isinstance(about, Mapping) or not isinstance(about.get("model"), str) or not about["model"]:
+        raise BadValue(where, given, 'false, the name of a model, or a mapping: {"model": "fast", "maxTokens": 1000, "requests": 5, "timeout": "2m"}')
+    for field in about:
+        if field not in ("model", "maxTokens", "requests", "timeout"):
+            raise BadValue(where, field, "model, maxTokens, requests or timeout")
+    return Sampling(
+        model=about["model"],
+        max_tokens=_count(where, "maxTokens", about.get("maxTokens", SAMPLED_TOKENS)),
+        requests=_count(where, "requests", about.get("requests", SAMPLINGS)),
+        timeout_s=_timeout_s(where, about.get("timeout", SAMPLED_S)),
+    )
+
+
+def _count(where: str, field: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise BadValue(f"{where}.{field}", value, "a whole number from 1")
+    return value
 
 
 def _text(where: str, field: str, value: Any) -> str:

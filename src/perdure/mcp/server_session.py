@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from perdure.core.errors import MissingExtra
+from perdure.mcp.asked_models import AskedModel, SampledAnswer, SamplingRefused
 from perdure.mcp.elicited_approvals import Answer, Asked, Question
 from perdure.mcp.server_configs import SIGN_IN_S, McpServer, with_secrets
 
@@ -32,8 +33,9 @@ UNUSED_CONNECTIONS_MAX = 8
 """How many connections to one server stay open without a call; those whose last call began the longest ago are closed."""
 
 LOOK_S = 0.5
-"""How often a call that waits for people looks whether its execution still wants it."""
+"""How often a call that waits for people or a model looks whether its execution still wants it."""
 
+T = TypeVar("T")
 Progress = Callable[[float, float | None, str | None], Any]
 
 
@@ -50,31 +52,54 @@ class AnswerLost(Exception):
 
 
 class _OpenCall:
-    """A call that waits for its answer, the people whom its server may ask, and the clock of both: it stands still while people are asked."""
+    """A call that waits for its answer, whom its server may ask meanwhile, people or a model, and the clock, which stands still while they are asked."""
 
-    def __init__(self, people: Asked | None, clock: asyncio.Timeout) -> None:
-        self.people, self._clock = people, clock
+    def __init__(self, people: Asked | None, model: AskedModel | None, clock: asyncio.Timeout) -> None:
+        self.people, self.model, self._clock = people, model, clock
         self._left_s = 0.0
-        self._asking: dict[asyncio.Future[Answer], None] = {}
+        self._asking: dict[asyncio.Future[Any], None] = {}
         self._is_over = False
 
     async def ask(self, question: Question) -> Answer:
         """Asks people; when the call ends meanwhile, nobody answers."""
         if self.people is None or self._is_over:
             return Answer("decline")
-        now_s = asyncio.get_running_loop().time
-        if not self._asking:
-            self._left_s = (self._clock.when() or 0.0) - now_s()
-            self._clock.reschedule(None)
-        asking = asyncio.ensure_future(self.people.ask(question))
-        self._asking[asking] = None
-        try:
+        with self._standing_still(self.people.ask(question)) as asking:
             while not (await asyncio.wait((asking,), timeout=LOOK_S))[0]:
                 if self.people.is_over:
                     _ = asking.cancel()
                     await self.people.withdraw()
             return Answer("cancel") if asking.cancelled() else asking.result()
+
+    async def sample(self, asked: Mapping[str, Any]) -> SampledAnswer:
+        """Asks the model.
+
+        Raises:
+            SamplingRefused: there is no answer, or the call has ended meanwhile.
+        """
+        if self.model is None or self._is_over:
+            raise SamplingRefused("there is no call for which a model may be asked")
+        with self._standing_still(self.model.ask(asked)) as asking:
+            while not (await asyncio.wait((asking,), timeout=LOOK_S))[0]:
+                if self.model.is_over:
+                    _ = asking.cancel()
+            if asking.cancelled():
+                raise SamplingRefused("the call has ended")
+            return asking.result()
+
+    @contextmanager
+    def _standing_still(self, asked: Coroutine[Any, Any, T]) -> Iterator[asyncio.Future[T]]:
+        """Begins to ask, and stops the clock until nobody is asked any more."""
+        now_s = asyncio.get_running_loop().time
+        if not self._asking:
+            self._left_s = (self._clock.when() or 0.0) - now_s()
+            self._clock.reschedule(None)
+        asking = asyncio.ensure_future(asked)
+        self._asking[asking] = None
+        try:
+            yield asking
         finally:
+            _ = asking.cancel()
             del self._asking[asking]
             if not self._asking and not self._is_over:
                 self._clock.reschedule(now_s() + self._left_s)
@@ -99,7 +124,7 @@ class _Connection:
         self._opening = asyncio.Lock()
         self._failures, self._not_before_s = 0, 0.0
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], progress: Progress, people: Asked | None) -> dict[str, Any]:
+    async def call(self, tool: str, arguments: Mapping[str, Any], progress: Progress, people: Asked | None, model: AskedModel | None) -> dict[str, Any]:
         """See `ServerSession.call`."""
         client = await self.opened()
         from mcp.shared.exceptions import MCPError  # imported here, as everything of the library, because most processes call no tool
@@ -107,7 +132,7 @@ class _Connection:
 
         try:
             async with asyncio.timeout(self.server.timeout_s) as clock:
-                open_call = _OpenCall(people, clock)
+                open_call = _OpenCall(people, model, clock)
                 self._open_calls.append(open_call)
                 try:
                     answer = await client.call_tool_mcp(tool, dict(arguments), progress_handler=progress)
@@ -158,8 +183,9 @@ class _Connection:
                 raise ServerUnavailable(f"{self.server.name} could not be reached, and is tried again in {left_s:.1f} s")
             try:
                 asked = self._asked if self.server.elicitation.is_allowed else None
+                sampled = None if self.server.sampling is None else self._sampled
                 limit_s = CONNECT_S + (SIGN_IN_S if self._opens_browser else 0.0)
-                client = _new_client(self.server, self._secrets, asked, limit_s, opens_browser=self._opens_browser)
+                client = _new_client(self.server, self._secrets, asked, sampled, limit_s, opens_browser=self._opens_browser)
                 await asyncio.wait_for(client.__aenter__(), limit_s)
             except MissingExtra:
                 raise
@@ -182,6 +208,16 @@ class _Connection:
         question = Question(message, form if isinstance(form, Mapping) and form.get("properties") else None, str(getattr(params, "url", "") or ""))
         answer = await self._open_calls[0].ask(question)
         return ElicitResult(action=answer.action, content=answer.content)
+
+    async def _sampled(self, _: Any, params: Any, __: Any) -> Any:
+        """Answers what the server asks a model. It does not say for which call: if calls of several tenants are open, none of them can be charged for it."""
+        from mcp_types import CreateMessageResult, TextContent
+
+        if len({None if one.model is None else one.model.tenant for one in self._open_calls}) != 1:
+            logger.warning("the MCP server %s asks a model, and it is not known for which call; it is refused", self.server.name)
+            raise SamplingRefused("it is not known for which call a model is asked; call one tool at a time")
+        answer = await self._open_calls[0].sample(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        return CreateMessageResult(role="assistant", content=TextContent(type="text", text=answer.text), model=answer.model, stop_reason=answer.stop_reason)
 
     def _why_ended(self, client: Any) -> str:
         reason = getattr(client.transport, "end_reason", "")
@@ -210,16 +246,23 @@ class ServerSession:
         self._closings: set[asyncio.Task[None]] = set()
 
     async def call(
-        self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Progress, people: Asked | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        progress: Progress,
+        people: Asked | None = None,
+        model: AskedModel | None = None,
     ) -> dict[str, Any]:
-        """Calls a tool, and returns its answer as JSON of the protocol. What the server asks meanwhile is for `people`; without them, it is declined.
+        """Calls a tool, and returns its answer as JSON of the protocol. What the server asks meanwhile is for `people`, or for the `model`; without them, it is
+        declined.
 
         Raises:
             ServerUnavailable: the server can't be reached.
             AnswerLost: there was no answer.
         """
         with self._connection(secrets) as connection:
-            return await connection.call(tool, arguments, progress, people)
+            return await connection.call(tool, arguments, progress, people, model)
 
     async def tools(self, secrets: Mapping[str, str]) -> list[dict[str, Any]]:
         """Lists the tools of the server, as JSON of the protocol.
@@ -265,7 +308,15 @@ class ServerSession:
             closing.add_done_callback(self._closings.discard)
 
 
-def _new_client(server: McpServer, secrets: Mapping[str, str], asked: Callable[..., Any] | None, limit_s: float, *, opens_browser: bool) -> Any:
+def _new_client(
+    server: McpServer,
+    secrets: Mapping[str, str],
+    asked: Callable[..., Any] | None,
+    sampled: Callable[..., Any] | None,
+    limit_s: float,
+    *,
+    opens_browser: bool,
+) -> Any:
     try:
         from fastmcp import Client
         from fastmcp.client.transports import SSETransport, StreamableHttpTransport
@@ -283,7 +334,7 @@ def _new_client(server: McpServer, secrets: Mapping[str, str], asked: Callable[.
     else:
         auth = None if server.auth is None else auth_of(server, server.auth, secrets, LOGS, opens_browser=opens_browser)
         transport = StreamableHttpTransport(server.url, with_secrets(server.headers, secrets), auth, max_sse_event_size=ANSWER_BYTES_MAX)
-    return Client(transport, name=server.name, init_timeout=limit_s, elicitation_handler=asked)
+    return Client(transport, name=server.name, init_timeout=limit_s, elicitation_handler=asked, sampling_handler=sampled)
 
 
 def _summary(error: BaseException) -> str:

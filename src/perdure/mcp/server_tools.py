@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -22,6 +23,8 @@ from perdure.code.function_codec import FunctionCodec
 from perdure.code.step_environment import Resource, current_resources, step_info
 from perdure.core.errors import BadExpression, BadValue, Fatal
 from perdure.definitions.expr import json_schema
+from perdure.definitions.kinds.deployment import Deployment
+from perdure.mcp.asked_models import AskedModel
 from perdure.mcp.call_channels import NO_CHANNELS, AskedCaller, CallChannel, CallChannels
 from perdure.mcp.elicited_approvals import Asked, AskedPeople
 from perdure.mcp.server_configs import McpServer, read_servers
@@ -35,6 +38,9 @@ logger = logging.getLogger("perdure.mcp")
 
 GRACE_S = 10.0
 """How much longer than a call, and what people are asked meanwhile, its step may take: for the connection to be opened and the answer to be read."""
+
+
+NO_MODELS: Mapping[str, Any] = MappingProxyType({})
 
 
 class McpInDoubt(Fatal):
@@ -73,11 +79,12 @@ class McpTool(Step[..., Any, Any]):
         return _ToolCodec(self.fn, self.takes)
 
 
-def mcp_tools(source: str | Path | Mapping[str, Any]) -> list[Step[..., Any, Any]]:
+def mcp_tools(source: str | Path | Mapping[str, Any], models: Mapping[str, Any] = NO_MODELS) -> list[Step[..., Any, Any]]:
     """Returns the tools of the servers in a configuration as steps: ``App(tools=[*mcp_tools("mcp.json")])``. See `server_configs` for its form.
 
-    The lists of tools are kept in ``.perdure/mcp``; a server without one is asked now. A call takes 30 s at most unless its server has another `timeout`. The
-    program of a server is begun by the first call, once in a process, and ends with the engine or worker.
+    The lists of tools are kept in ``.perdure/mcp``; a server without one is asked now. A call takes 30 s at most unless its server has another `timeout`.
+    The program of a server is begun by the first call, once in a process, and ends with the engine or worker. `models` are those that servers may ask, if
+    their `sampling` names one (see `Deployment.models`).
 
     Raises:
         BadValue: the configuration is not valid.
@@ -85,13 +92,15 @@ def mcp_tools(source: str | Path | Mapping[str, Any]) -> list[Step[..., Any, Any
     """
     servers = read_servers(source)
     lists = kept_lists(servers)
-    return [_step(server, tool, server_sessions(server, lists[server.name])) for server in servers for tool in lists[server.name].tools]
+    return [_step(server, tool, server_sessions(server, lists[server.name]), models) for server in servers for tool in lists[server.name].tools]
 
 
-def recorded_tools(servers: Sequence[McpServer], lists: Mapping[str, ToolList], channels: CallChannels = NO_CHANNELS) -> ToolFinder:
+def recorded_tools(
+    servers: Sequence[McpServer], lists: Mapping[str, ToolList], channels: CallChannels = NO_CHANNELS, models: Mapping[str, Any] = NO_MODELS
+) -> ToolFinder:
     """Returns what finds the tools of servers as the steps of recordings, by their names. Their results are whole answers, and failures are not repeated.
 
-    `channels` are to those who call in this process.
+    `channels` are to those who call in this process, and `models` those that servers may ask.
     """
     known = {f"{server.name}.{tool.name}": (server, tool) for server in servers for tool in lists[server.name].tools}
 
@@ -99,7 +108,7 @@ def recorded_tools(servers: Sequence[McpServer], lists: Mapping[str, ToolList], 
         if (found := known.get(name)) is None:
             return None
         server, tool = found
-        return _recorded_step(server, tool, server_sessions(server, lists[server.name]), channels, call_id)
+        return _recorded_step(server, tool, server_sessions(server, lists[server.name]), models, channels, call_id)
 
     return find
 
@@ -125,19 +134,21 @@ def _session(server: McpServer, known: ToolList) -> Resource[_CheckedSession]:
     return Resource(f"mcp:{server.name}", opened)
 
 
-def _step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession]) -> Step[..., Any, Any]:
+def _step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession], models: Mapping[str, Any]) -> Step[..., Any, Any]:
     async def call(**arguments: Any) -> Any:
-        return value_of_result(await _asked_server(server, tool, sessions, arguments), is_wrapped=tool.is_wrapped)
+        return value_of_result(await _asked_server(server, tool, sessions, arguments, models), is_wrapped=tool.is_wrapped)
 
     call.__doc__ = tool.description
     retry = Retry() if tool.may_repeat else Retry(max=1)
     return McpTool(call, f"{server.name}.{tool.name}", retry=retry, timeout=_timeout_s(server), idempotent=tool.may_repeat, takes=tool.takes)
 
 
-def _recorded_step(server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession], channels: CallChannels, call_id: str) -> Step[..., Any, Any]:
+def _recorded_step(
+    server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession], models: Mapping[str, Any], channels: CallChannels, call_id: str
+) -> Step[..., Any, Any]:
     async def call(**arguments: Any) -> ToolAnswer:
         channel = channels.of(step_info().execution, call_id)
-        answer = await _asked_server(server, tool, sessions, arguments, channel)
+        answer = await _asked_server(server, tool, sessions, arguments, models, channel)
         if answer.get("isError"):
             raise ToolCallFailed(error_of_result(answer), answer)
         return ToolAnswer(answer.get("content") or [], answer.get("structuredContent", msgspec.UNSET), tool.is_wrapped)
@@ -148,11 +159,17 @@ def _recorded_step(server: McpServer, tool: ListedTool, sessions: Resource[_Chec
 
 
 def _timeout_s(server: McpServer) -> float:
-    return server.timeout_s + (server.elicitation.timeout_s if server.elicitation.is_allowed else 0.0) + GRACE_S
+    asked_s = (server.elicitation.timeout_s if server.elicitation.is_allowed else 0.0) + (0.0 if server.sampling is None else server.sampling.timeout_s)
+    return server.timeout_s + asked_s + GRACE_S
 
 
 async def _asked_server(
-    server: McpServer, tool: ListedTool, sessions: Resource[_CheckedSession], arguments: Mapping[str, Any], channel: CallChannel | None = None
+    server: McpServer,
+    tool: ListedTool,
+    sessions: Resource[_CheckedSession],
+    arguments: Mapping[str, Any],
+    models: Mapping[str, Any],
+    channel: CallChannel | None = None,
 ) -> dict[str, Any]:
     """Calls a tool within a step, and returns its answer as JSON of the protocol. With a `channel`, whoever called is told of the progress, and is asked."""
     _check(tool, arguments)
@@ -171,8 +188,9 @@ async def _asked_server(
     asked: Asked = AskedPeople(server, tool.name, info, current_resources.get().store)
     if channel is not None and channel.takes_questions:
         asked = AskedCaller(channel, info)
+    model = None if server.sampling is None else AskedModel(server, info, Deployment(models=models))
     try:
-        return await session.call(tool.name, arguments, given, progress, asked)
+        return await session.call(tool.name, arguments, given, progress, asked, model)
     except AnswerLost as error:
         if tool.may_repeat:
             raise
@@ -198,12 +216,20 @@ class _CheckedSession(ServerSession):
         super().__init__(server)
         self._known, self._has_looked = known, False
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], secrets: Mapping[str, str], progress: Any, people: Asked | None = None) -> dict[str, Any]:
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        secrets: Mapping[str, str],
+        progress: Any,
+        people: Asked | None = None,
+        model: AskedModel | None = None,
+    ) -> dict[str, Any]:
         """See `ServerSession.call`."""
         if not self._has_looked:
             self._has_looked = True
             await self._look(secrets)
-        return await super().call(tool, arguments, secrets, progress, people)
+        return await super().call(tool, arguments, secrets, progress, people, model)
 
     async def _look(self, secrets: Mapping[str, str]) -> None:
         try:

@@ -46,10 +46,11 @@ _busy: WeakKeyDictionary[AbstractEventLoop, dict[Any, float]] = WeakKeyDictionar
 """Until when, in the time of the loop, a model is left alone, for each loop."""
 
 
-async def request_answer(request: ChatRequest, deployment: Deployment, stream: bool = False, asker: Asker | None = None) -> ChatAnswer:
+async def request_answer(request: ChatRequest, deployment: Deployment, stream: bool = False, asker: Asker | None = None, purpose: str = "") -> ChatAnswer:
     """Requests an answer of the model that the deployment has under the name, or of the first of those for which the name stands.
 
     With `stream`, the text of the answer is the live text of the step while it comes. What it has used is recorded for the `asker` (None: the running step).
+    The `purpose` tells several requests of one attempt of a step apart.
 
     Raises:
         UnknownModel, ModelRejected, ContextTooLong, ModelBusy, ModelUnavailable, MissingExtra: as `send_model_request`; with several models, the one that says
@@ -57,24 +58,24 @@ async def request_answer(request: ChatRequest, deployment: Deployment, stream: b
     """
     if stream:
         async with live_text() as text:
-            answer = await _request(request, deployment, text)
+            answer = await _request(request, deployment, text, purpose)
     else:
-        answer = await _request(request, deployment, None)
-    await record_usage(request, answer, asker)
+        answer = await _request(request, deployment, None, purpose)
+    await record_usage(request, answer, asker, purpose)
     return answer
 
 
-async def _request(request: ChatRequest, deployment: Deployment, text: LiveTextWriter | None) -> ChatAnswer:
-    write = None if text is None else text.write
+async def _request(request: ChatRequest, deployment: Deployment, text: LiveTextWriter | None, purpose: str) -> ChatAnswer:
+    write, suffix = None if text is None else text.write, f"~{purpose}" if purpose else ""
     names = model_names(deployment.models, request.model)
     if names == (request.model,):
-        return await send_model_request(request, deployment, write=write)
+        return await send_model_request(request, deployment, suffix, write)
     failures = list[_Failure]()
     for name in names:
         if text is not None:
             text.begin()
         try:
-            answer = await _request_unless_busy(msgspec.structs.replace(request, model=name), deployment, write)
+            answer = await _request_unless_busy(msgspec.structs.replace(request, model=name), deployment, suffix, write)
         except FALLBACK_ERRORS as error:
             failures.append(_Failure(name, error))
             if isinstance(error, ModelKeyMissing):  # unlike the others it is a mistake of this process, which an answer of the next model would hide
@@ -84,7 +85,7 @@ async def _request(request: ChatRequest, deployment: Deployment, text: LiveTextW
     raise _combined(request.model, failures)
 
 
-async def _request_unless_busy(request: ChatRequest, deployment: Deployment, write: Write | None) -> ChatAnswer:
+async def _request_unless_busy(request: ChatRequest, deployment: Deployment, suffix: str, write: Write | None) -> ChatAnswer:
     """Requests one of several models, unless it has asked for time that is not over."""
     loop = asyncio.get_running_loop()
     busy, identity = _busy.setdefault(loop, {}), _identity(deployment.models, request.model)
@@ -92,7 +93,7 @@ async def _request_unless_busy(request: ChatRequest, deployment: Deployment, wri
         raise ModelBusy(left_s, f"{request.model}: it has asked for time, of which {left_s:.3g} s are left")
     _ = busy.pop(identity, None)
     try:
-        return await send_model_request(request, deployment, key_suffix=f"~{request.model}", write=write)
+        return await send_model_request(request, deployment, f"{suffix}~{request.model}", write)
     except ModelBusy as error:
         busy[identity] = loop.time() + error.after_s
         raise

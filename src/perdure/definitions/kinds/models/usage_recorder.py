@@ -22,8 +22,8 @@ class Asker(NamedTuple):
     step: str
 
 
-async def record_usage(request: ChatRequest, answer: ChatAnswer, asker: Asker | None) -> None:
-    """Records the usage of an answer that the running step has received; nothing if no step runs here."""
+async def record_usage(request: ChatRequest, answer: ChatAnswer, asker: Asker | None, purpose: str = "") -> None:
+    """Records the usage of an answer that the running step has received; nothing if no step runs here. The `purpose` tells several of one attempt apart."""
     try:
         info, store = step_info(), current_resources.get().store
     except LookupError:
@@ -45,7 +45,9 @@ async def record_usage(request: ChatRequest, answer: ChatAnswer, asker: Asker | 
             cache_read_tokens=used.cache_read_tokens,
             cost_usd=used.cost_usd,
         )
-        change = RecordChange(usage_key(key.tenant, at_s, f"{info.key}:{info.attempt}"), 0, encode_usage(entry), expires_at_s=at_s + KEPT_S)
+        change = RecordChange(
+            usage_key(key.tenant, at_s, f"{info.key}:{info.attempt}{f':{purpose}' if purpose else ''}"), 0, encode_usage(entry), expires_at_s=at_s + KEPT_S
+        )
         _ = await store.commit([Post(records=(change,))])
     except StoreUnavailable as error:
         logger.warning("what %s has used is not in the list of costs, as it could not be recorded: %s. Its log has it", info.key, error)
