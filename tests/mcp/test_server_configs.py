@@ -55,7 +55,7 @@ def test_who_is_asked_is_named_or_nobody_is() -> None:
         ({"mcpServers": {"a": {"command": "x", "comand": "x"}}}, "one of args, auth, command"),
         ({"mcpServers": {"a": {"command": 1}}}, r"a\.command"),
         ({"mcpServers": {"a": {"command": "x", "args": "y"}}}, r"a\.args.*a list of texts"),
-        ({"mcpServers": {"a": {"command": "x", "env": {"A": 1}}}}, r"a\.env.*a mapping of texts"),
+        ({"mcpServers": {"a": {"command": "x", "env": {"A": 1}}}}, r"a\.env\.A is of type int; it has to be text"),
         ({"mcpServers": {"a": {"command": "x", "type": "http"}}}, r"a\.type.*stdio with a command"),
         ({"mcpServers": {"a": {"url": "ftp://x"}}}, r"a\.url.*https"),
         ({"mcpServers": {"a": {"command": "x", "type": ["stdio"]}}}, r"mcpServers\.a\.type.*text"),
@@ -88,3 +88,23 @@ def test_a_file_that_can_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{")
     with pytest.raises(BadValue, match=r"bad\.json.*JSON"):
         read_servers(tmp_path / "bad.json")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "x", "env": {"TOKEN": "s3cret", "LEVEL": 3}},
+        {"command": "x", "env": ["s3cret"]},
+        {"command": "x", "args": ["--token", "s3cret", 5]},
+        {"command": "x", "auth": {"type": "oauth", "clientSecret": "s3cret"}},
+        {"url": ["https://s3cret@x/mcp"]},
+        {"url": "https://x/mcp", "headers": "s3cret"},
+        {"url": "https://x/mcp", "command": "x", "headers": {"Authorization": "s3cret"}},
+        {"url": "https://x/mcp", "auth": {"type": "none", "clientSecret": "s3cret"}},
+        {"url": "https://x/mcp", "auth": {"type": "client_credentials", "clientSecret": "s3cret"}},
+    ],
+)
+def test_errors_show_no_value_that_may_be_a_secret(given: Any) -> None:
+    with pytest.raises(BadValue) as refused:
+        read_servers({"mcpServers": {"a": given}})
+    assert "s3cret" not in str(refused.value) and "s3cret" not in repr(refused.value.__dict__)

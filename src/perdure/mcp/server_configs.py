@@ -7,7 +7,8 @@ It has the usual shape of ``mcp.json``, with a few fields more::
       "github": {"url": "https://api.githubcopilot.com/mcp/", "headers": {"Authorization": "Bearer @{secrets.GITHUB}"}, "timeout": "60s"}
     }}
 
-Texts of `env` and `headers` may contain secrets, ``@{secrets.NAME}``, which are resolved where the server is begun or asked, and never stored.
+Texts of `env` and `headers` may contain secrets, ``@{secrets.NAME}``, which are resolved where the server is begun or asked, and never stored. Some write a
+secret into the file itself: errors name a place and what is wrong there, and show no value of a field that may hold one.
 """
 
 import json
@@ -145,7 +146,7 @@ def _server(name: str, given: Any) -> McpServer:
             raise BadValue(where, field, f"one of {', '.join(sorted(FIELDS))}")
     is_program = "command" in given
     if is_program is ("url" in given):
-        raise BadValue(where, dict(given), "one with either a command or a url")
+        raise BadValue(where, sorted(given), "one with either a command or a url")
     meaningless = next((field for field in (OF_URL if is_program else OF_PROGRAM) if given.get(field)), None)
     if meaningless is not None:
         kind = "command" if is_program else "url"
@@ -176,17 +177,17 @@ def _server(name: str, given: Any) -> McpServer:
 
 def _auth(where: str, given: Any, transport: str) -> ServerAuth:
     if transport != "http":
-        raise BadValue(where, given, "left away: only a server over streamable HTTP is signed in to")
+        raise BadValue(where, "", "", f"{where} has no meaning here: only a server over streamable HTTP is signed in to. Leave it out")
     about = {"type": given} if isinstance(given, str) else given
     if not isinstance(about, Mapping) or about.get("type") not in ("oauth", "client_credentials"):
-        raise BadValue(where, given, 'oauth, or a mapping: {"type": "oauth" or "client_credentials", "clientId": ..., "clientSecret": ..., "scopes": [...]}')
+        raise _hidden(where, given, 'oauth, or a mapping: {"type": "oauth" or "client_credentials", "clientId": ..., "clientSecret": ..., "scopes": [...]}')
     for field in about:
         if field not in AUTH_FIELDS:
             raise BadValue(where, field, f"one of {', '.join(AUTH_FIELDS)}")
     found = {own: _text(where, field, about[field]) for field, own in AUTH_FIELDS.items() if field in about and field != "scopes"}
     auth = ServerAuth(scopes=tuple(_list(where, "scopes", about.get("scopes", []))), **found)  # type: ignore[arg-type]  # the type was looked at
     if auth.type == "client_credentials" and not (auth.client_id and auth.client_secret):
-        raise BadValue(where, dict(about), "one with clientId and clientSecret")
+        raise BadValue(where, sorted(about), "one with clientId and clientSecret")
     return auth
 
 
@@ -233,17 +234,26 @@ def _count(where: str, field: str, value: Any) -> int:
 
 def _text(where: str, field: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise BadValue(f"{where}.{field}", value, "text")
+        raise _hidden(f"{where}.{field}", value, "text")
     return value
 
 
 def _list(where: str, field: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise BadValue(f"{where}.{field}", value, "a list of texts")
+        raise _hidden(f"{where}.{field}", value, "a list of texts")
     return value
 
 
 def _texts(where: str, field: str, value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or not all(isinstance(one, str) for one in value.values()):
-        raise BadValue(f"{where}.{field}", value, "a mapping of texts")
+    if not isinstance(value, Mapping):
+        raise _hidden(f"{where}.{field}", value, "a mapping of texts")
+    for name, one in value.items():
+        if not isinstance(one, str):
+            raise _hidden(f"{where}.{field}.{name}", one, "text")
     return dict(value)
+
+
+def _hidden(place: str, value: Any, expected: str) -> BadValue:
+    """The error about a value that may hold a secret, so that it is not shown."""
+    kind = "null" if value is None else f"of type {type(value).__name__}"
+    return BadValue(place, kind, expected, f"{place} is {kind}; it has to be {expected}")
