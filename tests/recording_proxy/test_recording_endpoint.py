@@ -17,8 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from perdure.mcp.call_channels import CallChannels
 from perdure.mcp_server.mcp_endpoint import McpEndpoint
 from perdure.recording_proxy.recorded_servers import RecordedServers
-from perdure.recording_proxy.recording_endpoint import RecordingEndpoint
-from perdure.recording_proxy.recording_endpoint import cancelled_request
+from perdure.recording_proxy.recording_endpoint import RecordingEndpoint, cancelled_request
 from tests.cli.serve_process import ServeProcess, new_key, serving
 from tests.mcp_server.mcp_setup import mcp_service
 
@@ -177,7 +176,18 @@ async def test_of_two_open_requests_of_one_id_none_is_cancelled(tmp_path: Path, 
     assert all(b"waited" in answer.body for answer in answers)
 
 
-@pytest.mark.parametrize("body", [b"", b"cancelled", b'["cancelled"]', b'{"method":"cancelled"}', b'{"method":"notifications/cancelled","params":[]}', b'{"cancelled":' + b"[" * 99_999, b'"cancelled\xff"'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"cancelled",
+        b'["cancelled"]',
+        b'{"method":"cancelled"}',
+        b'{"method":"notifications/cancelled","params":[]}',
+        b'{"cancelled":' + b"[" * 99_999,
+        b'"cancelled\xff"',
+    ],
+)
 def test_what_names_no_request_cancels_none(body: bytes) -> None:
     assert cancelled_request(body) is None
 
@@ -204,7 +214,7 @@ def test_a_server_without_mcp_servers_says_so(tmp_path: Path) -> None:
 
 async def test_an_installation_without_the_library_says_what_to_install_and_begins_no_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp.server.streamable_http_manager", None)
-    recordings = RecordingEndpoint(RecordedServers([], {}, CallChannels()))
+    recordings = RecordingEndpoint(RecordedServers([], {}, CallChannels(), {}))
     async with mcp_service(tmp_path, mcp=McpEndpoint(recordings=recordings)) as service:
         key = await service.key("operator", "viewer")
         answer = await service.by(key, "POST", "/mcp/record/r1", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})

@@ -68,13 +68,13 @@ class RecordingEndpoint:
             server_class, manager_class = await asyncio.to_thread(_import_library)  # other requests are answered meanwhile
         except ImportError as missing:
             raise missing_library(missing) from None
+        body = await request.body(BODY_BYTES_MAX) if request.method == "POST" else b""
         key = recording_key(caller.tenant, id)
         try:
             _ = await starting.head(key)  # a read, as for nearly all requests the recording is there
         except NotFound:
             _ = await on_recordings.start(starting, caller.tenant, id, author=caller.subject)
         connected = ConnectedServers(self._recorded.servers, self._recorded.lists, engine, caller.tenant)
-        body = await request.body(BODY_BYTES_MAX) if request.method == "POST" else b""
         if (cancelled := cancelled_request(body)) is not None:
             self._cancel(key, caller, cancelled)
         server = server_class(calling, key, connected, self._recorded.channels, caller.subject, access_for=access_for, takes_questions=False)
