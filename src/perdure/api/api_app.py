@@ -41,7 +41,7 @@ from perdure.core.header_values import whole_number_of
 from perdure.observe.exposition import MetricsExposition
 from perdure.observe.request_fields import RequestFields
 from perdure.operations import on_access, on_execution_changes, on_executions, wire_codec
-from perdure.operations.operation_table import BY_FUNCTION, FILLED_IN, OPERATIONS, Operation
+from perdure.operations.operation_table import BY_FUNCTION, OPERATIONS, Operation
 from perdure.operations.route_aliases import ALIASES
 from perdure.runtime.observer import Observer
 from perdure.runtime.task_broker import TaskBroker
@@ -360,7 +360,7 @@ class ApiApp:
             arguments = route.reader.read(path, given, caller.tenant, request.header("idempotency-key"))
         check_arguments(operation, arguments, caller.tenant)
         operation.expect_arguments_allowed(caller, arguments)
-        return arguments | {one.name: self._filled_in(one.name, operation, caller) for one in operation.parameters if one.name in FILLED_IN}
+        return arguments | {name: self._filled_in(name, operation, caller) for name in operation.filled_in}
 
     def _filled_in(self, name: str, operation: Operation, caller: Caller) -> Any:
         """The value of an argument that the server fills in."""

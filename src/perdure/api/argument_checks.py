@@ -36,7 +36,7 @@ from perdure.core.attributes import Attributes, check_attributes
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
 from perdure.core.errors import BadName, BadValue, NotFound, PerdureError
 from perdure.core.paths import Key
-from perdure.operations.operation_table import FILLED_IN, Operation
+from perdure.operations.operation_table import Operation
 
 WHOLE_NUMBER_MAX = 2**63 - 1
 FIRST_TIME_S, LAST_TIME_S = -62_135_596_800.0, 253_402_300_799.0
@@ -53,12 +53,21 @@ def check_arguments(operation: Operation, arguments: Mapping[str, Any], tenant: 
         BadValue, BadName: one is not valid.
         NotFound: one is of another tenant, of which nothing exists.
     """
-    for one in operation.parameters:
-        if one.name in FILLED_IN and one.name != "tenant":
-            continue
-        value = arguments.get(one.name, one.default)
-        if value is not None and value is not one.default and (check := _check_of(one.type, one.name, operation.is_workflow_optional)) is not None:
-            check(value, "" if one.name in operation.spread else f"/{camel(one.name)}", tenant)
+    for name, default, check, where in _checks_of(operation):
+        value = arguments.get(name, default)
+        if value is not None and value is not default:
+            check(value, where, tenant)
+
+
+@cache
+def _checks_of(operation: Operation) -> tuple[tuple[str, Any, Check, str], ...]:
+    """Returns what is to be checked of the arguments of an operation: their names, defaults, checks and places."""
+    checked = [
+        (one.name, one.default, _check_of(one.type, one.name, operation.is_workflow_optional), "" if one.name in operation.spread else f"/{camel(one.name)}")
+        for one in operation.parameters
+        if one.name not in operation.filled_in or one.name == "tenant"
+    ]
+    return tuple((name, default, check, where) for name, default, check, where in checked if check is not None)
 
 
 @cache

@@ -28,8 +28,8 @@ def version_headers(operation: Operation, result: Any) -> Headers:
 
 def is_known(request: ApiRequest, headers: Headers) -> bool:
     """Returns whether the ``If-None-Match`` of a request has the tag of the answer, so that the client has this version already."""
-    wanted, tag = request.header("if-none-match"), dict(headers).get(b"etag")
-    if not wanted or tag is None or request.method not in ("GET", "HEAD"):
+    wanted = request.header("if-none-match")
+    if not wanted or request.method not in ("GET", "HEAD") or (tag := dict(headers).get(b"etag")) is None:
         return False
     return wanted.strip() == "*" or tag.decode().strip('"') in _tags(wanted, weak=True)
 

@@ -49,6 +49,8 @@ class RequestArguments:
             self._plain = [_renamed(field, named) for field in self._plain]
             self.groups = [group._replace(fields=[_renamed(field, named) for field in group.fields]) for group in self.groups]
         self.fields = [field for field in [*self._plain, *(field for group in self.groups for field in group.fields)] if field.json_name not in self.in_path]
+        self._plain_in_path = [field for field in self._plain if field.json_name in self.in_path]
+        self._needed = [field for field in self.fields if field.default is msgspec.NODEFAULT]
         self.makes_key = any(field.name == "key" for group in self.groups for field in group.fields)
 
     def read(self, path: Mapping[str, str], given: Mapping[str, Any], tenant: str, new_id: str = "") -> dict[str, Any]:
@@ -65,12 +67,12 @@ class RequestArguments:
             left["id"] = new_id or uuid4().hex
         if self.makes_key and self.operation.is_workflow_optional:
             left.setdefault("workflow", "")
-        for field in self._plain:
-            if field.json_name in self.in_path and field.json_name in path:
+        for field in self._plain_in_path:
+            if field.json_name in path:
                 found[field.name] = field.form.read(path[field.json_name], f"/{field.json_name}", tenant)
-        read = read_fields(self.fields, left, "", tenant)
-        for field in self.fields:
-            if field.default is msgspec.NODEFAULT and field.name not in read:
+        read = read_fields(self.fields, left, "", tenant) if left else {}
+        for field in self._needed:
+            if field.name not in read:
                 message = f"/{field.json_name}: it is missing; {self.operation.name} needs it"
                 raise BadValue(f"/{field.json_name}", None, "given", message)
         for group in self.groups:
@@ -94,6 +96,8 @@ class RequestArguments:
         Raises:
             BadValue: a text is no number, or one field is given twice.
         """
+        if not query:
+            return {}
         schemas = {field.json_name: field.form.schema for field in self.fields}
         return {name: _typed(f"/{name}", texts, schemas.get(name, {})) for name, texts in query.items()}
 

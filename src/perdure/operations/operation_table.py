@@ -105,6 +105,11 @@ class Operation:
         return tuple(OperationParameter(one.name, self._hints[one.name], one.default) for one in given)
 
     @cached_property
+    def filled_in(self) -> tuple[str, ...]:
+        """The names of the parameters that the server fills in."""
+        return tuple(one.name for one in self.parameters if one.name in FILLED_IN)
+
+    @cached_property
     def is_start(self) -> bool:
         """Is true of an operation that starts an execution of an id that the caller chooses."""
         return any(one.type is StartRequest for one in self.parameters)
