@@ -4,6 +4,7 @@ A path is a tuple, never joined text, so a name may contain anything and two pat
 ``outer/~0/inner`` lies in iteration 0 of the loop ``outer``, ``pay#2`` is the second ``pay``, ``~undo/pay`` undoes ``pay``.
 """
 
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
@@ -44,6 +45,7 @@ class QueueAddress(NamedTuple):
 Address = Key | QueueAddress
 
 
+@lru_cache(4_096)
 def path_text(path: Path) -> str:
     """Returns `path` as text that `parse_path` reads back, such as ``audit/~3/charge#2``; the root is the empty text."""
     return "/".join(_segment_text(segment) for segment in path)

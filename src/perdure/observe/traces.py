@@ -55,20 +55,19 @@ class TracePlace(NamedTuple):
 
 
 class _GivenIds(IdGenerator):
-    """Gives the next span the ids that it is told, and all others those that it would have had."""
+    """Gives a span the ids that it is told."""
 
-    def __init__(self, other: IdGenerator) -> None:
-        self._other = other
-        self.next: SpanContext | None = None
+    def __init__(self, given: SpanContext, is_random: bool) -> None:
+        self._given, self._is_random = given, is_random
 
     def generate_span_id(self) -> int:
-        return self._other.generate_span_id() if self.next is None else self.next.span_id
+        return self._given.span_id
 
     def generate_trace_id(self) -> int:
-        return self._other.generate_trace_id() if self.next is None else self.next.trace_id
+        return self._given.trace_id
 
     def is_trace_id_random(self) -> bool:
-        return self._other.is_trace_id_random()
+        return self._is_random
 
 
 class _NotSampled:
@@ -120,7 +119,7 @@ class TraceObserver:
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._ids = tracer.id_generator = _GivenIds(tracer.id_generator)
+        self._drawn = tracer.id_generator
         self._places: dict[Key, TracePlace] = {}
 
     def place_of(self, key: Key, carried: Carried) -> TracePlace:
@@ -182,11 +181,11 @@ class TraceObserver:
             links.append(Link(place.own))
             about["perdure.reopened"] = execution.reopened
         else:
-            self._ids.next = place.own
+            self._tracer.id_generator = _GivenIds(place.own, self._drawn.is_trace_id_random())
         try:
             span = self._tracer.start_span(_execution_name(key), within, SpanKind.INTERNAL, about, links, _nanoseconds(started.at_s))
         finally:
-            self._ids.next = None
+            self._tracer.id_generator = self._drawn
         if isinstance(ended.outcome, Failure):
             _record_failure(span, ended.outcome, _nanoseconds(ended.at_s))
         span.end(_nanoseconds(max(ended.at_s, started.at_s)))
