@@ -45,9 +45,13 @@ class QueueAddress(NamedTuple):
 Address = Key | QueueAddress
 
 
-@lru_cache(4_096)
 def path_text(path: Path) -> str:
     """Returns `path` as text that `parse_path` reads back, such as ``audit/~3/charge#2``; the root is the empty text."""
+    return _path_text(path)
+
+
+@lru_cache(4_096)
+def _path_text(path: Path) -> str:
     return "/".join(_segment_text(segment) for segment in path)
 
 
