@@ -253,6 +253,15 @@ async def test_large_arguments_and_results_are_recorded() -> None:
     assert found.calls[0].value == large and found.calls[1].sent == {"text": large} and found.calls[1].arguments == {"text": "@echo_1"}
 
 
+async def test_a_large_preset_is_the_answer_of_its_step_however_often_it_is_asked_for() -> None:
+    large = {"text": "x" * 300_000}
+    async with recorder() as one:
+        _ = await recording_requests.preset_result(one.access, one.key, ToolPreset(step="echo_1", result=large))
+        assert await one.call("echo", id="1") == large
+        assert await one.call("echo", id="1") == large
+        assert (await one.read()).calls[0].value == large
+
+
 async def test_values_that_would_grow_without_bound_are_refused() -> None:
     async with recorder() as one:
         large: Any = ["x" * 1000] * 2000

@@ -1,7 +1,6 @@
 """Operations on recordings: somebody calls tools one by one, and a definition is made of the calls."""
 
 import asyncio
-from collections import Counter
 from typing import Any
 from uuid import uuid4
 
@@ -203,19 +202,19 @@ async def read(access: StoreAccess, tenant: str, recording: str, after: int = 0,
         BadValue: `after` or the limit is not valid.
     """
     behind = whole_number(after, "after", 0)
-    found = await recording_requests.read_recording(access, recording_key(tenant, recording))
-    return _details(recording, found, behind, page_limit(limit))
+    found = await recording_requests.read_recording(access, recording_key(tenant, recording), slice(behind, behind + page_limit(limit)))
+    return _details(recording, found)
 
 
-def _details(id: str, found: RecordingView, after: int, limit: int) -> RecordingDetails:
+def _details(id: str, found: RecordingView) -> RecordingDetails:
     return RecordingDetails(
         id=id,
         title=found.title,
         open=found.state == "open",
         input=found.input,
-        calls=found.calls[after : after + limit],
-        calls_in_all=len(found.calls),
-        calls_by_state=dict(Counter(one.state for one in found.calls)),
+        calls=found.calls,
+        calls_in_all=sum(found.calls_by_state.values()),
+        calls_by_state=found.calls_by_state,
         presets_to_come=found.presets_to_come,
         started_at_s=found.started_at_s,
         last_at_s=found.last_at_s,

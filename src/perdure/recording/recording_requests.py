@@ -4,7 +4,8 @@ What is sent arrives once, in whatever process the recording is. Each function r
 """
 
 import secrets
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +16,7 @@ from perdure.core.errors import BadValue, NotFound
 from perdure.core.execution import Execution
 from perdure.core.operations import RECORDING_WORKFLOW, Success
 from perdure.core.paths import Key
-from perdure.core.values import Value
+from perdure.core.values import Blob
 from perdure.definitions.expr.plain_values import DEPTH_MAX, nests_deeper
 from perdure.recording.recording_messages import (
     CALL,
@@ -34,7 +35,7 @@ from perdure.recording.recording_messages import (
     ToolCallFailed,
     ToolPreset,
 )
-from perdure.recording.recording_view import RecordingView, call_answer, large_values, recording_view
+from perdure.recording.recording_view import ALL_CALLS, RecordingReader, RecordingView, call_answer, recording_view
 from perdure.recording.step_names import is_step_name
 from perdure.service.execution_operations import StartRequest, await_direct_reply
 from perdure.service.store_access import StoreAccess, with_timeout
@@ -86,7 +87,7 @@ async def call_tool(access: StoreAccess, key: Key, request: CallRequest, *, is_n
     settled = execution.settled.get(((reply.step, 1),))
     if settled is not None and isinstance(settled.outcome, Success):  # as is usual: there is no need to read the whole recording
         return CallResult(reply.step, values.decode(await access.payload(settled.outcome.value), ToolAnswer, reply.step))
-    answer = call_answer(execution, reply.step, await _payloads(access, execution))
+    answer = await _look(access, key, reply.step, lambda reader: call_answer(reader, reply.step))
     assert answer is not None, "it has ended, since the recording has replied"
     return CallResult(reply.step, answer)
 
@@ -130,16 +131,13 @@ async def end_recording(access: StoreAccess, key: Key) -> None:
     _ = await _ask(access, key, END, None, secrets.token_hex(8)) if access.engine is not None else await _ask_soon(access, key, END, None)
 
 
-async def read_recording(access: StoreAccess, key: Key) -> RecordingView:
-    """Returns a recording as it is recorded now.
+async def read_recording(access: StoreAccess, key: Key, page: slice = ALL_CALLS) -> RecordingView:
+    """Returns a recording as it is recorded now, with a page of its calls.
 
     Raises:
         NotFound: there is no such recording.
     """
-    execution = await access.folds.of(key).refresh()
-    if execution.started is None:
-        raise NotFound(key)
-    return recording_view(execution, await _payloads(access, execution))
+    return await _look(access, key, page, lambda reader: recording_view(reader, page))
 
 
 async def _ask(access: StoreAccess, key: Key, signal: Signal[T], body: T, message_key: str, *, is_new: bool = True) -> RecordingReply:
@@ -167,16 +165,22 @@ async def _ask_soon(access: StoreAccess, key: Key, signal: Signal[T], body: T) -
         return await _ask(access, key, signal, body, secrets.token_hex(8))
 
 
-class _Payloads:
-    """The large values of a recording that were read."""
+async def _look(access: StoreAccess, key: Key, page: slice | str, look: Callable[[RecordingReader], T]) -> T:
+    """Returns what is seen in a recording with the large values of a page of its calls, or of the call of a step.
 
-    def __init__(self, found: dict[str, bytes]) -> None:
-        self._found = found
+    Values are decoded in a thread, since there may be many.
+    """
+    payloads, fold = dict[str, bytes](), access.folds.of(key)
 
-    def __call__(self, value: Value) -> bytes:
-        return value if isinstance(value, bytes) else self._found[value.sha256]
+    def looked(execution: Execution) -> tuple[list[Blob], T | None]:
+        if execution.started is None:
+            raise NotFound(key)
+        reader = RecordingReader(execution, payloads)
+        missing = reader.missing(page)
+        return (missing, None) if missing else ([], look(reader))
 
-
-async def _payloads(access: StoreAccess, execution: Execution) -> _Payloads:
-    found = {blob.sha256: blob for blob in large_values(execution)}
-    return _Payloads({sha256: await access.payload(blob) for sha256, blob in found.items()})
+    while True:
+        missing, found = await fold.view(looked, in_thread=True)
+        if not missing:
+            return cast("T", found)
+        payloads |= {blob.sha256: await access.payload(blob) for blob in missing}

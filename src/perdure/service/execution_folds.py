@@ -168,15 +168,15 @@ class ExecutionFold:
                 pass
             return self.execution
 
-    async def view(self, look: Callable[[Execution], T]) -> T:
-        """Refreshes the fold and returns `look(execution)`. A large execution is looked at in a thread.
+    async def view(self, look: Callable[[Execution], T], *, in_thread: bool = False) -> T:
+        """Refreshes the fold and returns `look(execution)`. A large execution is looked at in a thread, and so is any with `in_thread`, for a slow look.
 
         Raises:
             NotFound: there is no such execution.
         """
         execution = await self.refresh()
         async with self._one_at_a_time:
-            if len(execution.settled) + len(execution.open) <= EVENTS_AT_A_TIME:
+            if not in_thread and len(execution.settled) + len(execution.open) <= EVENTS_AT_A_TIME:
                 return look(execution)
             return await asyncio.to_thread(look, execution)
 
