@@ -1,12 +1,53 @@
-"""Claims about the operations on recordings: what they take of the store."""
+"""Claims about the operations on recordings: what they take of the event loop, and of the store."""
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from types import FrameType
+from typing import Any
+
+import pytest
 
 from perdure.operations import on_recordings
 from perdure.operations.on_recordings import RecordingDetails
 from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
 from tests.recording.recorder import recorder
+
+
+async def work_on_the_loop(operation: Callable[[], Awaitable[Any]]) -> int:
+    """How many functions the thread of the event loop calls until an operation is done."""
+    count = 0
+
+    def note(_: FrameType, event: str, __: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        _ = await operation()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+async def accepted_definition(access: StoreAccess, tenant: str, recording: str) -> Any:
+    return await on_recordings.definition(access, tenant, recording, accept=["echo_1/text#1-4"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [on_recordings.read, on_recordings.suggestions, on_recordings.definition, accepted_definition])
+async def test_the_event_loop_does_no_more_for_a_long_recording_than_for_a_short_one(operation: Callable[[StoreAccess, str, str], Awaitable[Any]]) -> None:
+    async def work(calls: int) -> int:
+        async with recorder() as one:
+            _ = await one.call("get_user", user=7)
+            for number in range(calls):
+                _ = await one.call("echo", text="@ada has it", number=number, more=[{"to": "Ada"}] * 3)
+            _ = await operation(one.access, "default", "s1")  # what is read of the log is folded on the loop, once
+            return await work_on_the_loop(lambda: operation(one.access, "default", "s1"))
+
+    assert await work(80) < 1.3 * await work(20)
 
 
 class CountingStore(MemoryStore):

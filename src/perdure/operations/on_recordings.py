@@ -13,7 +13,7 @@ from perdure.core.operations import RECORDING_WORKFLOW
 from perdure.definitions.format.definition_findings import joined_pointer
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.recording import recording_catalog, recording_requests
-from perdure.recording.accepted_references import is_covered
+from perdure.recording.accepted_references import is_covered, references_by_call
 from perdure.recording.recorded_definition import DefinitionOptions, StepOrder, recording_suggestions
 from perdure.recording.recording_catalog import RecordedDocument
 from perdure.recording.recording_messages import CallRequest, CallState, ToolCallFailed, ToolPreset
@@ -297,8 +297,12 @@ async def suggestions(access: StoreAccess, tenant: str, recording: str, steps: l
     """
     view = await recording_requests.read_recording(access, recording_key(tenant, recording))
     options = DefinitionOptions(steps=tuple(steps or ()), failed=failed)
-    calls, found = await asyncio.to_thread(recording_suggestions, view, options)
-    arguments = {one.step: one.arguments for one in calls}
+    return await asyncio.to_thread(_suggestions, view, options)
+
+
+def _suggestions(view: RecordingView, options: DefinitionOptions) -> RecordingSuggestions:
+    calls, found = recording_suggestions(view, options)
+    arguments, by_call = {one.step: one.arguments for one in calls}, references_by_call(found.references)
     return RecordingSuggestions(
         references=[_suggested(one, arguments[one.call]) for one in found.references],
         loops=[
@@ -312,7 +316,7 @@ async def suggestions(access: StoreAccess, tenant: str, recording: str, steps: l
                 found=one.is_found,
                 is_whole=one.is_whole,
                 is_deletion=one.is_deletion,
-                covers=[inner.key for inner in found.references if is_covered(inner, one)],
+                covers=[inner.key for step in one.calls for inner in by_call.get(step, ()) if is_covered(inner, one)],
                 why=one.why,
             )
             for one in found.loops

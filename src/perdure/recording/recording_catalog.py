@@ -8,6 +8,7 @@ from perdure.core.errors import NotFound
 from perdure.definitions.format.formatter import document_as_yaml
 from perdure.recording.recorded_definition import NO_OPTIONS, DefinitionOptions, recorded_definition
 from perdure.recording.recording_requests import read_recording, recording_key
+from perdure.recording.recording_view import RecordingView
 from perdure.service import catalog
 from perdure.service.catalog import CatalogDefinition, DocumentPreview
 from perdure.service.catalog_changes import Edit
@@ -23,9 +24,14 @@ async def preview_definition(access: StoreAccess, tenant: str, recording: str, n
         BadName: no slug can be made of the name.
     """
     view = await read_recording(access, recording_key(tenant, recording))
-    document = await asyncio.to_thread(recorded_definition, view, name, options)
-    raw = msgspec.json.encode(document)
-    return RecordedDocument(raw, document_as_yaml(document), await catalog.preview_document(access, tenant, raw))
+    raw, text = await asyncio.to_thread(_written, view, name, options)
+    return RecordedDocument(raw, text, await catalog.preview_document(access, tenant, raw))
+
+
+def _written(view: RecordingView, name: str, options: DefinitionOptions) -> tuple[bytes, str]:
+    """Returns the definition of a recording as JSON and as YAML."""
+    document = recorded_definition(view, name, options)
+    return msgspec.json.encode(document), document_as_yaml(document)
 
 
 class RecordedDocument(msgspec.Struct, frozen=True):
@@ -48,10 +54,9 @@ async def save_definition(
         StaleRecord, DefinitionOwned, BadName: see `perdure.service.catalog`.
     """
     view = await read_recording(access, recording_key(tenant, recording))
-    document = await asyncio.to_thread(recorded_definition, view, slug, options)
+    raw, text = await asyncio.to_thread(_written, view, slug, options)
     if is_draft:
-        return await catalog.save_draft(access, tenant, slug, document_as_yaml(document).encode(), edit)
-    raw = msgspec.json.encode(document)
+        return await catalog.save_draft(access, tenant, slug, text.encode(), edit)
     try:
         _ = await catalog.read_definition(access, tenant, slug)
     except NotFound:

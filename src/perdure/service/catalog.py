@@ -259,6 +259,13 @@ def _tools_here(access: StoreAccess) -> Mapping[str, Step[Any, Any, Any]]:
     return host.tools if isinstance(host, GraphWorkflow) else NO_TOOLS
 
 
+def _planned(slug: str, canonical: dict[str, Any]) -> CallingDefinition:
+    """Returns a definition whose calls are looked for, once its plan is among the cached ones: for a large definition, making it takes a while."""
+    found = CallingDefinition(slug, "", definition_bytes(canonical))
+    _ = found.ir
+    return found
+
+
 async def _checked(access: StoreAccess, tenant: str, document: bytes, slug: str) -> tuple[CheckedDocument, ReadDefinition | None]:
     """What was found in a document, and what it says; None if it can't be read."""
     try:
@@ -272,7 +279,7 @@ async def _checked(access: StoreAccess, tenant: str, document: bytes, slug: str)
         refused = error_finding("bad_trigger", error.what.removeprefix("/document"), str(error))
         return CheckedDocument(valid=False, findings=[*read.findings, refused], slug=found), read
     version = str(about.get("version", "1.0.0"))
-    calls = await find_calls(access, tenant, CallingDefinition(found, "", definition_bytes(about)))
+    calls = await find_calls(access, tenant, await asyncio.to_thread(_planned, found, about))
     findings = [*read.findings, *(msgspec.structs.replace(one, severity="warning") for one in calls.unresolved), *calls.circles]
     checked = CheckedDocument(valid=True, findings=findings, slug=found, name=str(about["name"]), version=version, hash=read.hash, dialect=read.dialect)
     return checked, read

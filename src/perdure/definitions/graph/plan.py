@@ -140,11 +140,8 @@ _cached_plans: OrderedDict[str, GraphPlan] = OrderedDict()
 
 def plan_of_definition(sha256: str, payloads: Mapping[str, bytes]) -> GraphPlan:
     """Returns the plan of the definition of this hash; makes it from the bytes among `payloads` if it is not cached."""
-    plan = _cached_plans.get(sha256)
-    if plan is None:
-        plan = _cached_plans[sha256] = GraphPlan(compile_definition(msgspec.json.decode(payloads[sha256])))
-        if len(_cached_plans) > PLANS_MAX:
-            _cached_plans.popitem(last=False)
-    else:
-        _cached_plans.move_to_end(sha256)
+    plan = _cached_plans.pop(sha256, None) or GraphPlan(compile_definition(msgspec.json.decode(payloads[sha256])))
+    _cached_plans[sha256] = plan
+    if len(_cached_plans) > PLANS_MAX:
+        _cached_plans.popitem(last=False)
     return plan
