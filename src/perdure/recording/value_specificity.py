@@ -4,6 +4,7 @@ An id of a database, an address or a token says much; ``10``, ``true``, ``"activ
 """
 
 import re
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -27,7 +28,7 @@ def value_bits(value: Any, depth: int = 0) -> float:
         case int() | float():
             return _of_number(value)
         case str():
-            return _of_text(value)
+            return _of_text(value[:CHARACTERS_READ])
         case list() if depth < DEPTH_READ:
             return min(BITS_MAX, sum(value_bits(one, depth + 1) for one in value[:VALUES_READ]) + min(len(value), 8))
         case dict() if depth < DEPTH_READ:
@@ -50,8 +51,9 @@ def _of_number(value: float) -> float:
     return 3.3 * said + 0.5 * (len(digits) - said)
 
 
+@lru_cache(maxsize=8192)
 def _of_text(value: str) -> float:
-    text = value[:CHARACTERS_READ].strip()
+    text = value.strip()
     if not text:
         return 0.0
     if _DATE.fullmatch(text):
