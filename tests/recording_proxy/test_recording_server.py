@@ -1,6 +1,7 @@
 """Claims about the proxy of a recording, with a client of the protocol and a server behind it: calls are recorded, and all else passes through."""
 
 import asyncio
+import re
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ import mcp_types
 import pytest
 from mcp.client import Client
 
+from perdure.core import values
 from perdure.mcp.call_channels import CallChannels
 from perdure.mcp.server_configs import read_servers
 from perdure.mcp.server_tools import recorded_tools
@@ -21,7 +23,7 @@ from perdure.recording.recording_view import RecordedCall
 from perdure.recording.recording_workflow import recording_workflow
 from perdure.recording_proxy.connected_servers import ConnectedServers
 from perdure.recording_proxy.listed_names import listed_names, with_references
-from perdure.recording_proxy.recording_server import RecordingServer
+from perdure.recording_proxy.recording_server import STATUS_CALLS, RecordingServer
 from perdure.runtime.engine import Engine
 from perdure.runtime.local_engine import begin_engine
 from perdure.service.store_access import StoreAccess
@@ -173,6 +175,45 @@ async def test_a_client_presets_saves_and_ends_the_recording(directory: Path) ->
         assert "has ended" in text_of(await client.call_tool("recording_end", {}))
         late = await client.call_tool("get_user", {"id": 1})
         assert late.is_error and "has ended" in text_of(late)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tool", "given", "why"),
+    [
+        (
+            "recording_save",
+            {"name": "greet", "order": "reference"},
+            r'at order: "reference" is not one of .*Call it again with name \(required\), draft, order$',
+        ),
+        ("recording_save", {}, '"name" is a required property'),
+        ("recording_save", {"name": "greet", "draft": "no"}, 'at draft: "no" is not of type "boolean"'),
+        ("recording_preset", {"step": "get_user_1"}, '"result" is a required property'),
+        ("recording_input", {"values": [1]}, 'at values: .* is not of type "object"'),
+        ("recording_end", {"force": True}, "Additional properties .*Call it again with no arguments$"),
+    ],
+)
+async def test_a_tool_of_the_recording_refuses_arguments_that_do_not_fit_its_schema(directory: Path, tool: str, given: dict[str, Any], why: str) -> None:
+    async with proxied(directory) as one, Client(one.server.server) as client:
+        _ = await client.call_tool("get_user", {"id": 1})
+        refused = await client.call_tool(tool, given)
+        assert refused.is_error and re.search(why, text_of(refused)), text_of(refused)
+        found = await on_recordings.read(one.access, "default", "r1")
+        assert found.open and found.input == {"user": 7} and (await on_catalog.page(one.access, "default")).items == []
+
+
+@pytest.mark.slow
+async def test_the_status_shows_the_latest_calls_and_has_a_bounded_size(directory: Path) -> None:
+    async with proxied(directory) as one, Client(one.server.server) as client:
+        for number in range(STATUS_CALLS + 12):
+            given = {"id": "x" * 3_000, "more": ["y" * 3_000] * number}
+            _ = await on_recordings.preset(one.access, "default", "r1", values.encode(number, "a result"), tool="full.get_user", arguments=given)
+        await on_recordings.set_input(one.access, "default", "r1", {"text": "z" * 100_000})
+        status = text_of(await client.call_tool("recording_status", {}))
+    lines = status.splitlines()
+    assert len(status) < 40_000 and lines[2] == "12 earlier calls are not shown. perdure recording show r1 shows them"
+    assert [line.partition(" ")[0] for line in lines[3:]] == [f"@get_user_{number}" for number in range(13, STATUS_CALLS + 13)]
+    assert all(line.endswith(": completed, preset") for line in lines[3:])
 
 
 def test_tools_of_one_name_are_told_apart_by_their_servers() -> None:

@@ -22,13 +22,15 @@ from mcp.shared.exceptions import MCPError
 from perdure.core import values
 from perdure.core.errors import PerdureError
 from perdure.core.paths import Key
+from perdure.definitions.expr.json_schema import schema_problems
+from perdure.definitions.expr.plain_values import shortened
 from perdure.mcp.call_channels import CallChannels
 from perdure.mcp.elicited_approvals import Answer, Question
 from perdure.operations import on_recordings
 from perdure.operations.on_recordings import ToolCallAnswer, tool_call_answer
 from perdure.recording import recording_requests
-from perdure.recording.recorded_definition import StepOrder
 from perdure.recording.recording_messages import CallRequest
+from perdure.recording.recording_view import RecordedCall
 from perdure.recording_proxy.connected_servers import ConnectedServers
 from perdure.recording_proxy.listed_names import listed_names, with_references
 from perdure.service.server_description import package_version
@@ -49,7 +51,7 @@ RequestId = str | int | None
 
 _TEXT = {"type": "string"}
 OWN_TOOLS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "recording_status": ("Shows the recording: its input, and its steps with their states.", {}),
+    "recording_status": ("Shows the recording: its input, and its latest steps with their states.", {}),
     "recording_preset": (
         "Gives the result of a call without making it: of a step to come or that has failed (step), or of a tool, as a new step (tool and arguments).",
         {"result": {}, "step": _TEXT, "tool": _TEXT, "arguments": {"type": "object"}},
@@ -62,6 +64,15 @@ OWN_TOOLS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "recording_end": ("Ends the recording. It takes no more calls.", {}),
 }
 REQUIRED = {"recording_preset": ["result"], "recording_input": ["values"], "recording_save": ["name"]}
+
+STATUS_CALLS, LINE_CHARACTERS_MAX, INPUT_CHARACTERS_MAX = 50, 600, 4000
+"""How much the status shows: so many of the latest calls, each and the title with so many characters, and so many of the input."""
+ARGUMENT_CHARACTERS_MAX = 200
+
+
+def _input_schema(name: str) -> dict[str, Any]:
+    """Returns the schema of the arguments of an own tool."""
+    return {"type": "object", "properties": OWN_TOOLS[name][1], "required": REQUIRED.get(name, []), "additionalProperties": False}
 
 
 class _ClientChannel:
@@ -138,15 +149,19 @@ class RecordingServer:
             mcp_types.Tool(name=name, description=self._tools[full].description, input_schema=with_references(self._tools[full].takes))
             for name, full in self._names.items()
         ]
-        for name, (description, takes) in OWN_TOOLS.items():
-            schema = {"type": "object", "properties": takes, "required": REQUIRED.get(name, [])}
-            found.append(mcp_types.Tool(name=name, description=description, input_schema=schema))
+        for name, (description, _takes) in OWN_TOOLS.items():
+            found.append(mcp_types.Tool(name=name, description=description, input_schema=_input_schema(name)))
         return mcp_types.ListToolsResult(tools=found)
 
     async def _call_tool(self, context: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
         try:
             if params.name in OWN_TOOLS:
-                return _text(await self._own_tool(params.name, params.arguments or {}))
+                given = params.arguments or {}
+                if problems := schema_problems(_input_schema(params.name), given):
+                    takes = ", ".join(f"{name} (required)" if name in REQUIRED.get(params.name, []) else name for name in OWN_TOOLS[params.name][1])
+                    what = f"{params.name} has done nothing, since its arguments do not fit its schema: {'; '.join(problems)}"
+                    return _text(f"{what}. Call it again with {takes or 'no arguments'}", is_error=True)
+                return _text(await self._own_tool(params.name, given))
             full = self._names.get(params.name) or (params.name if params.name in self._tools else "")
             if not full:
                 return _text(f"there is no tool {params.name!r}", is_error=True)
@@ -193,32 +208,33 @@ class RecordingServer:
             case "recording_status":
                 return await self._status()
             case "recording_preset":
-                raw = values.encode(given.get("result"), "the result")
-                tool = str(given.get("tool") or "")
-                arguments = given.get("arguments") or {}
+                raw = values.encode(given["result"], "the result")
+                tool, arguments = given.get("tool", ""), given.get("arguments", {})
                 preset = await on_recordings.preset(
-                    access(on_recordings.preset), tenant, id, raw, step=str(given.get("step") or ""), tool=self._names.get(tool, tool), arguments=arguments
+                    access(on_recordings.preset), tenant, id, raw, step=given.get("step", ""), tool=self._names.get(tool, tool), arguments=arguments
                 )
                 return f"{preset.step} has this result, and is marked as preset"
             case "recording_input":
-                await on_recordings.set_input(access(on_recordings.set_input), tenant, id, dict(given.get("values") or {}))
+                await on_recordings.set_input(access(on_recordings.set_input), tenant, id, given["values"])
                 return "the input is set"
             case "recording_save":
-                slug, order = str(given.get("name") or ""), _order(given.get("order"))
-                saved = await on_recordings.save(access(on_recordings.save), tenant, id, slug, self._author, order=order, draft=bool(given.get("draft")))
+                order, draft = given.get("order", "recorded"), given.get("draft", False)
+                saved = await on_recordings.save(access(on_recordings.save), tenant, id, given["name"], self._author, order=order, draft=draft)
                 return f"saved as {saved.slug}" + (f"@{saved.version}" if saved.version else "") + (", as a draft" if saved.has_draft else "")
             case _:
                 await on_recordings.end(access(on_recordings.end), tenant, id)
                 return "the recording has ended; it can still be saved"
 
     async def _status(self) -> str:
-        found = await on_recordings.read(self._access_for(on_recordings.read), self._key.tenant, self._key.id)
-        lines = [f"recording {self._key.id}{f' ({found.title})' if found.title else ''}, {'open' if found.open else 'ended'}"]
-        lines.append(f"@input: {msgspec.json.encode(found.input).decode()}")
-        for call in found.calls:
-            state = f"{call.state}, preset" if call.is_preset else call.state
-            lines.append(f"@{call.step} = {call.tool}({msgspec.json.encode(call.arguments).decode()}): {state}{f': {call.error}' if call.error else ''}")
-        return "\n".join(lines)
+        access, tenant, id = self._access_for(on_recordings.read), self._key.tenant, self._key.id
+        found = await on_recordings.read(access, tenant, id, limit=STATUS_CALLS)
+        if (hidden := found.calls_in_all - STATUS_CALLS) > 0:
+            found = await on_recordings.read(access, tenant, id, hidden, STATUS_CALLS)
+        title = f" ({shortened(found.title, LINE_CHARACTERS_MAX)})" if found.title else ""
+        lines = [f"recording {id}{title}, {'open' if found.open else 'ended'}", f"@input: {_json(found.input, INPUT_CHARACTERS_MAX)}"]
+        if hidden > 0:
+            lines.append(f"{hidden} earlier calls are not shown. perdure recording show {id} shows them")
+        return "\n".join([*lines, *map(_status_line, found.calls)])
 
     # What is not recorded.
 
@@ -238,8 +254,14 @@ class RecordingServer:
         return await _forwarded(self._servers.get_prompt(params.name, params.arguments))
 
 
-def _order(given: Any) -> StepOrder:
-    return "references" if given == "references" else "recorded"
+def _status_line(call: RecordedCall) -> str:
+    state = f"{call.state}, preset" if call.is_preset else call.state
+    line = f"@{call.step} = {call.tool}({_json(call.arguments, ARGUMENT_CHARACTERS_MAX)}): {state}{f': {call.error}' if call.error else ''}"
+    return shortened(line, LINE_CHARACTERS_MAX)
+
+
+def _json(value: Any, characters_max: int) -> str:
+    return shortened(msgspec.json.encode(value).decode(), characters_max)
 
 
 async def _forwarded(asked: Any) -> Any:
