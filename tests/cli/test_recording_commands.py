@@ -1,8 +1,10 @@
 """Claims about the commands of recordings, and about `perdure mcp --record` as a real process with a client of the protocol."""
 
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,8 +12,12 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from perdure.cli.plain_text import TextCell
 from perdure.cli.recording_commands import ORDERS
+from perdure.cli.recording_views import recording_lines, suggestion_lines
+from perdure.operations.on_recordings import RecordingDetails, RecordingSuggestions
 from perdure.recording.recorded_definition import StepOrder
+from perdure.recording.recording_view import RecordedCall
 
 SERVER = Path(__file__).parent.parent / "mcp" / "raw_server.py"
 CANARY = "canary-41c7"
@@ -63,6 +69,36 @@ async def test_a_client_records_and_people_look_save_and_end(tmp_path: Path) -> 
     assert "adds has a draft" in perdure(tmp_path, "recording", "save", "r1", "adds", "--draft")
     assert "adds is at version 1.0.0" in perdure(tmp_path, "recording", "save", "r1", "adds")
     assert not files_with_canary(tmp_path)
+
+
+@pytest.mark.slow
+async def test_suggestions_are_shown_for_one_step_and_for_calls_that_have_failed(tmp_path: Path) -> None:
+    async with recorder(tmp_path) as client:
+        _ = await client.call_tool("echo", {"text": "order-48213-b"})
+        _ = await client.call_tool("echo", {"text": "order-48213-b again"})
+        _ = await client.call_tool("fails", {"why": "order-48213-b is closed"})
+
+    def calls(*more: str) -> set[str]:
+        return {one["call"] for one in json.loads(perdure(tmp_path, "recording", "suggest", "r1", "--json", *more))["references"]}
+
+    assert {"echo_2", "fails_1"} <= calls("--failed") and "fails_1" not in calls()
+    assert calls("--step", "echo_2") == calls("--failed", "--step", "echo_2") == {"echo_2"}
+    assert calls("--failed", "--step", "fails_1") == {"fails_1"} and calls("--step", "fails_1") == set()
+    assert "echo_9" in perdure(tmp_path, "recording", "suggest", "r1", "--step", "echo_2", "--step", "echo_9", code=10)
+
+
+def test_what_is_not_shown_or_not_searched_is_said() -> None:
+    def text(lines: Iterable[Sequence[TextCell]]) -> str:
+        return "\n".join("  ".join(one.text for one in line) for line in lines)
+
+    calls = [RecordedCall(number=1, step="a_1", tool="s.a", state="completed")]
+    known: dict[str, Any] = {"id": "r1", "title": "", "open": True, "input": {}, "presets_to_come": [], "started_at_s": 0.0, "last_at_s": 0.0}
+    assert "not shown" not in text(recording_lines(RecordingDetails(calls=calls, calls_in_all=1, calls_by_state={"completed": 1}, **known)))
+    found = text(recording_lines(RecordingDetails(calls=calls, calls_in_all=2_003, calls_by_state={"completed": 2_003}, **known)))
+    assert found.endswith("later calls are not shown: the console shows all") and re.search(r"2[^0-9]?002 later", found)
+    for is_partial in (True, False):
+        said = text(suggestion_lines(RecordingSuggestions(references=[], loops=[], is_partial=is_partial), weak=False))
+        assert ("there may be more" in said) == is_partial
 
 
 @pytest.mark.slow

@@ -74,10 +74,12 @@ def show(settings: GlobalOptions, /, *, id: str, as_json: bool) -> None:
 
 @click.command("suggest", cls=CliCommand)
 @id_argument
+@click.option("--step", "steps", multiple=True, metavar="STEP", help="Only what is suggested for these calls.")
+@click.option("--failed", is_flag=True, help="Also for the calls that have failed.")
 @click.option("--weak", is_flag=True, help="Also those that are only possible.")
 @json_option
 @click.pass_obj
-def suggest(settings: GlobalOptions, /, *, id: str, weak: bool, as_json: bool) -> None:
+def suggest(settings: GlobalOptions, /, *, id: str, steps: tuple[str, ...], failed: bool, weak: bool, as_json: bool) -> None:
     """Show what literals in the arguments may have been: references to earlier results and to the input, and loops over lists.
 
     Each has a key, which perdure recording save --accept takes.
@@ -87,7 +89,14 @@ def suggest(settings: GlobalOptions, /, *, id: str, weak: bool, as_json: bool) -
     from perdure.cli.terminal import screen
 
     async def read(call: LocalService) -> Any:
-        return await AsyncRecordings(call.access).suggestions(id, tenant=settings.tenant)
+        recordings = AsyncRecordings(call.access)
+        found = await recordings.suggestions(id, failed=failed, tenant=settings.tenant)
+        if steps:
+            found = recording_views.suggestions_for(found, steps)
+            if not {*(one.call for one in found.references), *(step for one in found.loops for step in one.calls)}.issuperset(steps):
+                # one of the steps may not be there, which is an error
+                _ = await recordings.suggestions(id, steps=steps, failed=True, tenant=settings.tenant)
+        return found
 
     found = with_service(settings, read)
     if as_json:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
 
 from perdure.cli import terminal_text
 from perdure.cli.output import compact_json
@@ -38,6 +40,8 @@ def recording_lines(found: RecordingDetails) -> Iterator[Sequence[TextCell]]:
     yield ()
     for call in found.calls:
         yield from _call_lines(call)
+    if hidden := found.calls_in_all - len(found.calls):
+        yield (cell(f"{terminal_text.count(hidden, 'later call')} {'is' if hidden == 1 else 'are'} not shown: the console shows all", "warn"),)
 
 
 def _call_lines(call: RecordedCall) -> Iterator[Sequence[TextCell]]:
@@ -47,6 +51,15 @@ def _call_lines(call: RecordedCall) -> Iterator[Sequence[TextCell]]:
         yield (cell(f"      {call.error}", "bad"),)
     elif call.value is not None:
         yield (cell(f"      {_short(call.value)}", "dim"),)
+
+
+def suggestions_for(found: RecordingSuggestions, steps: Collection[str]) -> RecordingSuggestions:
+    """What was suggested for the calls of some steps: the references in them, and the loops that they are part of."""
+    return msgspec.structs.replace(
+        found,
+        references=[one for one in found.references if one.call in steps],
+        loops=[one for one in found.loops if not set(steps).isdisjoint(one.calls)],
+    )
 
 
 def suggestion_lines(found: RecordingSuggestions, *, weak: bool) -> Iterator[Sequence[TextCell]]:
@@ -66,6 +79,8 @@ def suggestion_lines(found: RecordingSuggestions, *, weak: bool) -> Iterator[Seq
         yield (cell(f"{terminal_text.count(hidden, 'more suggestion')} that {'is' if hidden == 1 else 'are'} only possible: --weak", "dim"),)
     elif not shown:
         yield (cell("no literal is a value that was known before", "dim"),)
+    if found.is_partial:
+        yield (cell("the recording is larger than what is searched, so there may be more", "warn"),)
 
 
 def _short(value: object) -> str:
