@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -24,7 +24,7 @@ One that takes longer is interrupted: the next engine makes it again, or fails i
 """
 
 
-def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Sequence[str], models: Mapping[str, Any], recording: str, title: str) -> None:
+def record_calls(settings: GlobalOptions, streams: StandardStreams, given: Mapping[str, Any]) -> None:
     """Records until the client closes the input, or a signal. The engine in this process calls the tools; it knows nothing else."""
     import asyncio
 
@@ -32,8 +32,8 @@ def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Seque
     from perdure.runtime.server import serve
     from perdure.service.secrets.secret_resolver import secret_resolver_for
 
-    recorded = _expected_servers(files, models)
-    key = recording_key(settings.tenant, recording or uuid4().hex)
+    recorded = _expected_servers(given)
+    key, title = recording_key(settings.tenant, given["recording"] or uuid4().hex), given["title"]
 
     def member(store: Store, engine: Engine | None) -> StdioServer:
         from perdure.mcp_server.stdio_server import StdioServer
@@ -63,28 +63,29 @@ def record_calls(settings: GlobalOptions, streams: StandardStreams, files: Seque
     asyncio.run(serve([recorded.workflow], (), db=settings.url(), grace_s=GRACE_S, secrets=secret_resolver_for, beside=member))
 
 
-def recorded_servers(places: Sequence[str], models: Mapping[str, Any]) -> RecordedServers | None:
-    """Returns the MCP servers among the places of tools, whose calls a server records; None if there are none. They may ask `models`.
+def recorded_servers(given: Mapping[str, Any]) -> RecordedServers | None:
+    """Returns the MCP servers among the places of tools in the options, whose calls a server records; None if there are none. They may ask the models there.
 
     Raises:
-        CommandExit: a server whose list of tools is not kept can't be reached.
+        CommandExit: a server whose list of tools is not kept can't be reached, or the file of models is not valid.
     """
-    files = [place for place in places if place.endswith(".json")]
+    files = [place for place in given["tools"] if place.endswith(".json")]
     if not files:
         return None
+    from perdure.cli.definition_files import models_of
     from perdure.mcp import ServerUnavailable
     from perdure.recording_proxy.recorded_servers import RecordedServers
 
     try:
-        return RecordedServers.of_files(files, models)
+        return RecordedServers.of_files(files, models_of(given))
     except ServerUnavailable as error:
         raise CommandExit(ExitCode.INPUT, f"the tools of {' '.join(files)} can't be listed: {error}\nstart the server, or correct it there") from error
 
 
-def _expected_servers(files: Sequence[str], models: Mapping[str, Any]) -> RecordedServers:
-    if other := [file for file in files if not file.endswith(".json")]:
+def _expected_servers(given: Mapping[str, Any]) -> RecordedServers:
+    if other := [file for file in given["tools"] if not file.endswith(".json")]:
         raise CommandExit(ExitCode.INPUT, f"--tools {other[0]} is no file of MCP servers, and nothing else can be recorded\nname a file such as mcp.json")
-    recorded = recorded_servers(files, models)
+    recorded = recorded_servers(given)
     if recorded is None:
         raise CommandExit(ExitCode.INPUT, "--record needs MCP servers whose tools are called\nname a file with some: perdure mcp --record --tools mcp.json")
     return recorded

@@ -14,7 +14,6 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.call_recorder import recorded_servers
-from perdure.cli.definition_files import models_of
 from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
 from perdure.cli.mcp_command import mcp_endpoint, mcp_options
 from perdure.cli.root_command import CliCommand
@@ -237,7 +236,7 @@ def serve_here(settings: GlobalOptions, targets: tuple[str, ...], queues: tuple[
     settings.log("perdure", (token,))
     end_with_watcher(int(os.environ.pop(WATCHER_VARIABLE)))
     observation = observation_of(given, shows_metrics=has_prometheus())
-    recorded = recorded_servers(given["tools"], models_of(given))
+    recorded = recorded_servers(given)
 
     def api(store: Store, engine: Engine | None) -> ApiServer:
         secret = environment_secrets() or token.encode()  # without a secret of its own, what it signs holds until it ends

@@ -10,7 +10,6 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.call_recorder import record_calls
-from perdure.cli.definition_files import models_of
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.hosted_definitions import catalog_option, hosted_workflows
 from perdure.cli.root_command import CliCommand
@@ -107,7 +106,7 @@ def mcp(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple[s
             raise click.UsageError("--record needs the database: the process that records calls the tools itself")
         streams = take_standard_streams()
         _log(settings)
-        record_calls(settings, streams, given["tools"], models_of(given), given["recording"] or "", given["title"])
+        record_calls(settings, streams, given)
         return
     if given["recording"] or given["title"]:
         raise click.UsageError("--recording and --title belong to --record; pass it as well")

@@ -11,7 +11,6 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.call_recorder import recorded_servers
-from perdure.cli.definition_files import models_of
 from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
 from perdure.cli.mcp_command import mcp_endpoint, mcp_options
@@ -113,7 +112,7 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
     grace_s = max((app.grace_s for app in found.code.apps), default=SHUTDOWN_GRACE_S) if given["grace"] is None else duration_seconds(given["grace"], "--grace")
     settings.log("perdure")
     observation = observation_of(given, shows_metrics="api" in parts and has_prometheus())
-    recorded = recorded_servers(given["tools"], models_of(given))
+    recorded = recorded_servers(given)
     api = _ApiOfProcess(service_settings(given)._replace(observation=observation, roles=tuple(sorted(parts))), given, recorded) if "api" in parts else None
     if api is not None and api.settings.oidc is None:
         asyncio.run(expect_key(settings, found.db, found.codec))
