@@ -101,7 +101,7 @@ async def test_a_dialog_closes_when_the_definition_shows_what_it_has_changed(pag
     await expect(dialog(page)).to_be_visible()
     may_answer.set()
     await expect(dialog(page)).to_have_count(0)
-    await expect(page.get_by_label(TEXT)).to_contain_text("order_stock", timeout=1)
+    await expect(page.get_by_label(TEXT)).to_contain_text("order_stock")
 
 
 async def test_a_recording_is_read_again_until_it_has_ended(page: Page, shop: Shop) -> None:
