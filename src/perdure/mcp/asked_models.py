@@ -17,7 +17,8 @@ from perdure.code.step_environment import StepInfo
 from perdure.definitions.kinds.agents.attachments import attachment_of
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_messages import Attachment, ChatMessage, ChatRequest
-from perdure.mcp.server_configs import McpServer
+from perdure.mcp.elicited_approvals import CallOfStep
+from perdure.mcp.server_configs import Sampling
 
 STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool": "endTurn", "filter": "refusal"}
 """Why an answer has ended, in the words of the protocol."""
@@ -35,36 +36,25 @@ class SampledAnswer(NamedTuple):
     stop_reason: str
 
 
-class AskedModel:
-    """Asks the model of a server's configuration on behalf of one call of a tool. It is made in the step that calls, whose secrets and name it uses."""
+class AskedModel(CallOfStep):
+    """Asks the model that a `server` is `allowed`, on behalf of one call of a tool. It is made in the step that calls, whose secrets and name it uses."""
 
-    def __init__(self, server: McpServer, info: StepInfo, deployment: Deployment) -> None:
-        self._server, self._info, self._deployment = server, info, deployment
+    def __init__(self, server: str, allowed: Sampling, info: StepInfo, deployment: Deployment) -> None:
+        super().__init__(info)
+        self._server, self._allowed, self._deployment = server, allowed, deployment
         self._context = contextvars.copy_context()
-        self._requests, self._left_s = 0, 0.0 if server.sampling is None else server.sampling.timeout_s
-
-    @property
-    def tenant(self) -> str:
-        """The tenant of the call."""
-        return self._info.execution.tenant
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the execution no longer waits for the call."""
-        return self._info.cancelled
+        self._requests, self._left_s = 0, allowed.timeout_s
 
     async def ask(self, asked: Mapping[str, Any]) -> SampledAnswer:
         """Asks the model what a server asks: ``sampling/createMessage`` as JSON of the protocol.
 
         Raises:
-            SamplingRefused: it is not allowed, asks too often, or takes too long, or the model can't be asked this, or has failed.
+            SamplingRefused: it asks too often, or takes too long, or the model can't be asked this, or has failed.
         """
-        allowed = self._server.sampling
-        if allowed is None:
-            raise SamplingRefused(f"{self._server.name} may not ask a model")
+        allowed = self._allowed
         self._requests += 1
         if self._requests > allowed.requests:
-            raise SamplingRefused(f"{self._server.name} may ask a model {allowed.requests} times in one call, and has")
+            raise SamplingRefused(f"{self._server} may ask a model {allowed.requests} times in one call, and has")
         request = sampling_request(allowed.model, asked, allowed.max_tokens)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -73,9 +63,7 @@ class AskedModel:
             async with asyncio.timeout(max(self._left_s, 0.0)):
                 return cut(await answering, asked.get("stopSequences") or ())
         except TimeoutError:
-            raise SamplingRefused(
-                f"the model {allowed.model} has not answered within the {allowed.timeout_s:g} s that {self._server.name} has for a call"
-            ) from None
+            raise SamplingRefused(f"the model {allowed.model} has not answered within the {allowed.timeout_s:g} s that {self._server} has for a call") from None
         except Exception as error:  # a provider fails in many ways; the call goes on without the answer
             raise SamplingRefused(f"the model {allowed.model} has not answered: {error}") from error
         finally:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from perdure.code.step_environment import StepInfo
 from perdure.core.paths import Key
-from perdure.mcp.elicited_approvals import Answer, Question
+from perdure.mcp.elicited_approvals import Answer, CallOfStep, Question
 
 
 class CallChannel(Protocol):
@@ -54,21 +54,12 @@ NO_CHANNELS = CallChannels()
 """Those of a process in which nobody calls."""
 
 
-class AskedCaller:
+class AskedCaller(CallOfStep):
     """Asks whoever has called, over a channel."""
 
     def __init__(self, channel: CallChannel, info: StepInfo) -> None:
-        self._channel, self._info = channel, info
-
-    @property
-    def tenant(self) -> str:
-        """The tenant of the call."""
-        return self._info.execution.tenant
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the recording no longer waits for the call."""
-        return self._info.cancelled
+        super().__init__(info)
+        self._channel = channel
 
     async def ask(self, question: Question) -> Answer:
         """Asks the caller."""

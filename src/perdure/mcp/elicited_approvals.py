@@ -72,12 +72,11 @@ class Asked(Protocol):
         ...
 
 
-class AskedPeople:
-    """Asks people on behalf of one call of a tool, as often as its server asks."""
+class CallOfStep:
+    """A call of a tool that a step makes."""
 
-    def __init__(self, server: McpServer, tool: str, info: StepInfo, store: Store) -> None:
-        self._server, self._tool, self._info, self._store = server, tool, info, store
-        self._open = set[Key]()
+    def __init__(self, info: StepInfo) -> None:
+        self._info = info
 
     @property
     def tenant(self) -> str:
@@ -88,6 +87,15 @@ class AskedPeople:
     def is_over(self) -> bool:
         """Whether the execution no longer waits for the call."""
         return self._info.cancelled
+
+
+class AskedPeople(CallOfStep):
+    """Asks people on behalf of one call of a tool, as often as its server asks."""
+
+    def __init__(self, server: McpServer, tool: str, info: StepInfo, store: Store) -> None:
+        super().__init__(info)
+        self._server, self._tool, self._store = server, tool, store
+        self._open = set[Key]()
 
     async def ask(self, question: Question) -> Answer:
         """Asks people, and waits until they have decided or the time is over. What does not fit the form is asked for again, with the reason."""

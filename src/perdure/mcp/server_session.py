@@ -60,15 +60,18 @@ class _OpenCall:
         self._asking: dict[asyncio.Future[Any], None] = {}
         self._is_over = False
 
+    @property
+    def tenant(self) -> str | None:
+        """The tenant of the call; None if nobody can be asked for it."""
+        asked = self.people or self.model
+        return None if asked is None else asked.tenant
+
     async def ask(self, question: Question) -> Answer:
         """Asks people; when the call ends meanwhile, nobody answers."""
         if self.people is None or self._is_over:
             return Answer("decline")
         with self._standing_still(self.people.ask(question)) as asking:
-            while not (await asyncio.wait((asking,), timeout=LOOK_S))[0]:
-                if self.people.is_over:
-                    _ = asking.cancel()
-                    await self.people.withdraw()
+            await self._until_answered(asking, self.people)
             return Answer("cancel") if asking.cancelled() else asking.result()
 
     async def sample(self, asked: Mapping[str, Any]) -> SampledAnswer:
@@ -80,12 +83,18 @@ class _OpenCall:
         if self.model is None or self._is_over:
             raise SamplingRefused("there is no call for which a model may be asked")
         with self._standing_still(self.model.ask(asked)) as asking:
-            while not (await asyncio.wait((asking,), timeout=LOOK_S))[0]:
-                if self.model.is_over:
-                    _ = asking.cancel()
+            await self._until_answered(asking, self.model)
             if asking.cancelled():
                 raise SamplingRefused("the call has ended")
             return asking.result()
+
+    async def _until_answered(self, asking: asyncio.Future[Any], asked: Asked | AskedModel) -> None:
+        """Waits for an answer, or until the execution no longer waits for the call; then `asking` is cancelled."""
+        while not (await asyncio.wait((asking,), timeout=LOOK_S))[0]:
+            if asked.is_over:
+                _ = asking.cancel()
+                if self.people is not None:
+                    await self.people.withdraw()
 
     @contextmanager
     def _standing_still(self, asked: Coroutine[Any, Any, T]) -> Iterator[asyncio.Future[T]]:
@@ -198,26 +207,33 @@ class _Connection:
             return client
 
     async def _asked(self, message: str, _: Any, params: Any, __: Any) -> Any:
-        """Answers what the server asks. It does not say for which call: if calls of several tenants are open, nobody may be shown it."""
+        """Answers what the server asks people."""
         from fastmcp.client.elicitation import ElicitResult
 
-        if len({None if one.people is None else one.people.tenant for one in self._open_calls}) != 1:
-            logger.warning("the MCP server %s asks something, and it is not known for which call; it is declined", self.server.name)
+        if (open_call := self._asking_call()) is None:
             return ElicitResult(action="decline")
         form = getattr(params, "requested_schema", None)
         question = Question(message, form if isinstance(form, Mapping) and form.get("properties") else None, str(getattr(params, "url", "") or ""))
-        answer = await self._open_calls[0].ask(question)
+        answer = await open_call.ask(question)
         return ElicitResult(action=answer.action, content=answer.content)
 
     async def _sampled(self, _: Any, params: Any, __: Any) -> Any:
-        """Answers what the server asks a model. It does not say for which call: if calls of several tenants are open, none of them can be charged for it."""
+        """Answers what the server asks a model."""
         from mcp_types import CreateMessageResult, TextContent
 
-        if len({None if one.model is None else one.model.tenant for one in self._open_calls}) != 1:
-            logger.warning("the MCP server %s asks a model, and it is not known for which call; it is refused", self.server.name)
+        if (open_call := self._asking_call()) is None:
             raise SamplingRefused("it is not known for which call a model is asked; call one tool at a time")
-        answer = await self._open_calls[0].sample(params.model_dump(mode="json", by_alias=True, exclude_none=True))
+        answer = await open_call.sample(params.model_dump(mode="json", by_alias=True, exclude_none=True))
         return CreateMessageResult(role="assistant", content=TextContent(type="text", text=answer.text), model=answer.model, stop_reason=answer.stop_reason)
+
+    def _asking_call(self) -> _OpenCall | None:
+        """Returns a call for which the server may ask now. It does not say for which it asks: while calls of several tenants are open, it may be for any of
+        them, so nobody is asked and none is charged.
+        """
+        if len({one.tenant for one in self._open_calls}) == 1:
+            return self._open_calls[0]
+        logger.warning("the MCP server %s asks something, and it is not known for which call; it is refused", self.server.name)
+        return None
 
     def _why_ended(self, client: Any) -> str:
         reason = getattr(client.transport, "end_reason", "")

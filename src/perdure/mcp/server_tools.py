@@ -41,6 +41,7 @@ GRACE_S = 10.0
 
 
 NO_MODELS: Mapping[str, Any] = MappingProxyType({})
+"""No model by a name of its own; a vendor's own, such as ``anthropic:MODEL``, needs none."""
 
 
 class McpInDoubt(Fatal):
@@ -188,7 +189,7 @@ async def _asked_server(
     asked: Asked = AskedPeople(server, tool.name, info, current_resources.get().store)
     if channel is not None and channel.takes_questions:
         asked = AskedCaller(channel, info)
-    model = None if server.sampling is None else AskedModel(server, info, Deployment(models=models))
+    model = None if server.sampling is None else AskedModel(server.name, server.sampling, info, Deployment(models=models))
     try:
         return await session.call(tool.name, arguments, given, progress, asked, model)
     except AnswerLost as error:

@@ -84,7 +84,8 @@ def _accepted_suggestions(recording: RecordingView, calls: Sequence[LiteralCall]
     for key in keys:
         if key not in known:
             raise BadValue("accept", key, f"suggestions of the recording: {', '.join([*known][:20]) or 'it has none'}")
-    return [one for key, one in known.items() if key in keys]
+    wanted = frozenset(keys)
+    return [one for key, one in known.items() if key in wanted]
 
 
 def _chosen_calls(recording: RecordingView, options: DefinitionOptions) -> list[RecordedCall]:
