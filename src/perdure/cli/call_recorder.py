@@ -64,7 +64,7 @@ def record_calls(settings: GlobalOptions, streams: StandardStreams, given: Mappi
 
 
 def recorded_servers(given: Mapping[str, Any]) -> RecordedServers | None:
-    """Returns the MCP servers among the places of tools in the options, whose calls a server records; None if there are none. They may ask the models there.
+    """Returns the MCP servers that the options name, whose calls a server records, with the models that they may ask; None if the options name none.
 
     Raises:
         CommandExit: a server whose list of tools is not kept can't be reached, or the file of models is not valid.

@@ -54,7 +54,7 @@ def _call_lines(call: RecordedCall) -> Iterator[Sequence[TextCell]]:
 
 
 def suggestions_for(found: RecordingSuggestions, steps: Collection[str]) -> RecordingSuggestions:
-    """What was suggested for the calls of some steps: the references in them, and the loops that they are part of."""
+    """Returns what was suggested for the calls of some steps: the references in them, and the loops that they are part of."""
     return msgspec.structs.replace(
         found,
         references=[one for one in found.references if one.call in steps],

@@ -149,8 +149,7 @@ class RecordingServer:
             mcp_types.Tool(name=name, description=self._tools[full].description, input_schema=with_references(self._tools[full].takes))
             for name, full in self._names.items()
         ]
-        for name, (description, _takes) in OWN_TOOLS.items():
-            found.append(mcp_types.Tool(name=name, description=description, input_schema=_input_schema(name)))
+        found += [mcp_types.Tool(name=name, description=about[0], input_schema=_input_schema(name)) for name, about in OWN_TOOLS.items()]
         return mcp_types.ListToolsResult(tools=found)
 
     async def _call_tool(self, context: ServerRequestContext[Any], params: mcp_types.CallToolRequestParams) -> mcp_types.CallToolResult:
@@ -180,7 +179,7 @@ class RecordingServer:
             self._cancel(request.id)
             raise
         finally:
-            del self._open[context.request_id]
+            _ = self._open.pop(context.request_id, None)  # a client that uses an id twice has two requests under it
         return _result(tool_call_answer(found))
 
     def is_open(self, request_id: RequestId) -> bool:
