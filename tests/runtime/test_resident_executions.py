@@ -17,9 +17,9 @@ def test_an_execution_whose_try_began_late_sleeps_until_its_time_is_over() -> No
     resident.execution = story.execution
     life = resident.step_controls[path("pay")] = StepControl(lambda _: None)
     life.began_s = 100.0
-    assert resident.wake_at(clock, 101.0) == NOW_S + 5.0, "a try that began in time has its time"
+    assert resident.wake_at(clock, lambda: 101.0) == NOW_S + 5.0, "a try that began in time has its time"
     life.began_s = 102.0
-    assert NOW_S + 7.0 < (resident.wake_at(clock, 105.0) or 0.0) < NOW_S + 7.1
+    assert NOW_S + 7.0 < (resident.wake_at(clock, lambda: 105.0) or 0.0) < NOW_S + 7.1
     life.began_s = 104.0
-    assert resident.wake_at(clock, 105.0) == NOW_S + 7.5, "what is due before that wakes it"
-    assert resident.wake_at(clock, 110.0) == NOW_S + 5.0, "a try that has had its time is given up at once"
+    assert resident.wake_at(clock, lambda: 105.0) == NOW_S + 7.5, "what is due before that wakes it"
+    assert resident.wake_at(clock, lambda: 110.0) == NOW_S + 5.0, "a try that has had its time is given up at once"

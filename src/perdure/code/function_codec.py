@@ -188,6 +188,16 @@ _arguments_decoder: msgspec.msgpack.Decoder[tuple[list[msgspec.Raw], dict[str, m
 )
 
 
+class _NothingNamed(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The named arguments, where there are none."""
+
+
+@lru_cache(maxsize=1024)
+def _scalars_decoder(kinds: tuple[Any, ...]) -> Callable[[bytes], tuple[Sequence[Any], _NothingNamed]]:
+    """Returns what decodes exactly so many positional arguments of these types, and no named ones, in one call."""
+    return msgspec.msgpack.Decoder(tuple[tuple[kinds], _NothingNamed]).decode  # type: ignore[valid-type]  # the kinds are known at run time
+
+
 class _NeverPlain:
     """The type of no value, used where a value has to be compared in full."""
 
@@ -195,7 +205,7 @@ class _NeverPlain:
 class FunctionCodec:
     """The codec of one function, from its type hints; its first `skip` parameters are left out."""
 
-    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "_signature", "result")
+    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "_scalars", "_signature", "result")
 
     def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
         hints = _hints(fn)
@@ -207,6 +217,7 @@ class FunctionCodec:
         self._positional = [hinted[one.name] for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
         self._plain = [None if kind is Any else kind if kind in SCALAR_TYPES else _NeverPlain for kind in self._positional]
         self._plain_result = self.result if self.result in SCALAR_TYPES else _NeverPlain
+        self._scalars = _scalars_decoder(tuple(self._positional)) if all(kind in SCALAR_TYPES for kind in self._positional) else None
         self._rest = next((hinted[one.name] for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
         self._named = hinted
         self._fields = {one.name: one.default is one.empty for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
@@ -286,6 +297,11 @@ class FunctionCodec:
         """Decodes what `encode_args` wrote, each argument by its hint."""
         if raw == NO_ARGUMENTS_ENCODED:
             return (), _NO_NAMED
+        if self._scalars is not None:
+            try:
+                return self._scalars(raw)[0], _NO_NAMED
+            except msgspec.ValidationError:
+                pass  # named arguments, defaults or a wrong type: decoded one by one below, which also says what is wrong
         args, kwargs = _arguments_decoder.decode(raw)
         kinds = self._positional if len(args) <= len(self._positional) else self._kinds(len(args))
         positional = [values.decode(one, kind, what, path) for one, kind in zip(args, kinds, strict=False)]

@@ -5,7 +5,7 @@ the end it returns an `ExecutionDecision`. Late and repeated messages yield no e
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -61,14 +61,30 @@ class DecisionContext(msgspec.Struct, frozen=True):
         return self.holder if op.queue in self.queues and not op.limited else None
 
 
+_ROUTINE_EVENTS = frozenset((e.StartedEvent, e.OpenedEvent, e.SettledEvent, e.AttemptStartedEvent, e.RetryingEvent))
+
+
 class ExecutionDecision(msgspec.Struct, gc=False):
-    """The result of deciding: events to append, messages to send, acknowledgements, blobs to store, and log lines to write once all is durable."""
+    """The result of deciding: events to append, messages to send, acknowledgements, blobs to store, and log lines to write once all is durable.
+
+    `is_routine` says that the events only begin, open and settle operations and keep no value: nothing that anyone outside could be waiting for.
+    """
 
     events: list[e.Event] = msgspec.field(default_factory=list)
     messages: list[envelopes.OutgoingMessage] = msgspec.field(default_factory=list)
     acks: list[envelopes.Ack] = msgspec.field(default_factory=list)
     blobs: dict[str, bytes] = msgspec.field(default_factory=dict)
     lines: list[LogCommand] = msgspec.field(default_factory=list)
+    is_routine: bool = True
+
+    def add(self, later: "ExecutionDecision") -> None:
+        """Adds what was decided on a later message in the same commit."""
+        self.events += later.events
+        self.messages += later.messages
+        self.acks += later.acks
+        self.lines += later.lines
+        self.blobs.update(later.blobs)
+        self.is_routine &= later.is_routine
 
     def without_unsent_work(self) -> tuple[tuple[envelopes.OutgoingMessage, ...], tuple[envelopes.Ack, ...]]:
         """Returns the messages and acknowledgements to commit, without work that is both sent and taken back: no worker has leased it."""
@@ -98,7 +114,16 @@ def decide(execution: Execution, message: ExecutionMessage, program: Program, no
     if execution.removed is not None and not isinstance(message, messages.StartMessage | messages.UndoMessage):
         return draft.decision  # its log was removed, so no message has an effect; an execution that would wait for this one receives the failure
     for event in _MESSAGE_HANDLERS[type(message)](draft, message):
-        yield from draft.happen(event)
+        happens: e.Event | None = event
+        while happens is not None:
+            for fed in draft.take(happens):
+                values: dict[str, bytes] = {}
+                for blob in blobs_read(execution, fed):
+                    raw = draft.decision.blobs.get(blob.sha256)
+                    values[blob.sha256] = raw if raw is not None else (yield LoadBlob(blob))
+                if not draft.feed(fed, values):
+                    break
+            happens = draft.follows_at_once()
     return draft.decision
 
 
@@ -130,39 +155,40 @@ class _DecisionDraft:
         self.begins: set[Path] = set()
         self.ready: deque[Path] = deque()
 
-    def happen(self, event: e.Event) -> Generator[LoadBlob, bytes, None]:
-        """Records an external event and everything that follows from it at once."""
-        yield from self._feed(event)
-        while self.ready and self.execution.ended is None:
-            if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
-                why = f"{len(self.decision.events):,} events followed from one message: no operation had to wait. Let the loop wait in each iteration"
-                self._record(e.EndedEvent("failed", Failure("failed", 1, ErrorInfo(error_codes.ENDLESS_DECISION, why)), self.now_s))
-                return
-            if (following := self._at_once(self.ready.popleft())) is not None:
-                yield from self._feed(following)
-
-    def _feed(self, event: e.Event) -> Generator[LoadBlob, bytes, None]:
+    def take(self, event: e.Event) -> Sequence[e.Event]:
+        """Records an external event; returns the events that the program is fed because of it."""
         self._record(event)
         if type(event) is e.MessageArrivedEvent:
             self.ready.extend(self.execution.mailbox.receivers(event.name))
         elif type(event) is e.ResumedEvent:
             self.ready.extend(self.execution.open)
-        for one in events_fed(self.execution, event):
-            values = {}
-            for blob in blobs_read(self.execution, one):
-                raw = self.decision.blobs.get(blob.sha256)
-                values[blob.sha256] = raw if raw is not None else (yield LoadBlob(blob))
-            try:
-                commands = self.program.feed(self.execution, one, None, values)
-            except Diverged as error:
-                self._record(e.ParkedEvent("diverged", self.now_s, error.diff))
-                return
-            self.commands, self.is_ending = commands, None
-            for command in commands:
-                if self.execution.ended is None or isinstance(command, LogCommand):
-                    self._carry_out(command)
-            if len(self.execution.retained) > limits.UNDO_ENTRIES_MAX and any(isinstance(command, TrimCommand) for command in commands):
-                self._park_for_too_much_to_undo()
+        return events_fed(self.execution, event)
+
+    def feed(self, event: e.Event, values: Mapping[str, bytes]) -> bool:
+        """Feeds one event to the program, with the blobs that it reads, and carries out its commands. Returns false if the program diverged."""
+        try:
+            commands = self.program.feed(self.execution, event, None, values)
+        except Diverged as error:
+            self._record(e.ParkedEvent("diverged", self.now_s, error.diff))
+            return False
+        self.commands, self.is_ending = commands, None
+        for command in commands:
+            if self.execution.ended is None or isinstance(command, LogCommand):
+                self._carry_out(command)
+        if len(self.execution.retained) > limits.UNDO_ENTRIES_MAX and any(isinstance(command, TrimCommand) for command in commands):
+            self._park_for_too_much_to_undo()
+        return True
+
+    def follows_at_once(self) -> e.Event | None:
+        """Returns the next event that follows from those before without waiting, or None."""
+        while self.ready and self.execution.ended is None:
+            if len(self.decision.events) >= limits.EVENTS_PER_DECISION_MAX:
+                why = f"{len(self.decision.events):,} events followed from one message: no operation had to wait. Let the loop wait in each iteration"
+                self._record(e.EndedEvent("failed", Failure("failed", 1, ErrorInfo(error_codes.ENDLESS_DECISION, why)), self.now_s))
+                return None
+            if (following := self._at_once(self.ready.popleft())) is not None:
+                return following
+        return None
 
     def _record(self, event: e.Event) -> None:
         for effect in effects_of(self.execution, event):
@@ -171,8 +197,14 @@ class _DecisionDraft:
             else:
                 self.decision.acks.append(effect)
         self.decision.events.append(event)
-        if type(event) is e.OpenedEvent or type(event) is e.AttemptStartedEvent:
+        if type(event) is e.OpenedEvent:
             self.begins.add(event.path)
+            if type(event.op) is KeepOperation:
+                self.decision.is_routine = False
+        elif type(event) is e.AttemptStartedEvent:
+            self.begins.add(event.path)
+        elif type(event) not in _ROUTINE_EVENTS:
+            self.decision.is_routine = False
         self.execution.apply(event)
 
     def _carry_out(self, command: ProgramCommand) -> None:
@@ -205,7 +237,8 @@ class _DecisionDraft:
 
     def _open(self, command: OpenCommand) -> None:
         path, op, number, by = command.path, self._light(command.op), 0, None
-        self.decision.blobs.update(command.blobs)
+        if command.blobs:
+            self.decision.blobs.update(command.blobs)
         match op:
             case CallOperation():
                 by = self.host.takes(op)
@@ -269,7 +302,8 @@ class _DecisionDraft:
             return e.ReceivedEvent(path, numbers, self.now_s) if enough else None
         return None
 
-    # The handlers below take a message and yield external events. The caller folds each event before it asks for the next, so a handler sees its effect.
+    # The handlers below take a message and yield or return external events. The caller folds each event before it asks for the next, so one that yields sees
+    # their effects.
 
     def start(self, message: messages.StartMessage) -> Iterator[e.Event]:
         """Begins the execution, or records a further parent that waits for its end."""
@@ -305,15 +339,14 @@ class _DecisionDraft:
         in_vain = execution.ended is not None and (execution.ended.status == "failed" or was_undone or unwanted)
         return in_vain and execution.removed is None and execution.seen.wants_more(parent)
 
-    def settle(self, message: messages.SettleMessage) -> Iterator[e.Event]:
+    def settle(self, message: messages.SettleMessage) -> Sequence[e.Event]:
         """Records an outcome, if the operation is open and on this attempt."""
         pending = self.execution.open.get(message.path)
         if pending is None or pending.attempt != message.attempt or pending.state not in ("waiting", "performing"):
-            return
+            return ()
         if isinstance(message.outcome, Failure) and isinstance(pending.op, CallOperation):
-            yield attempt_rules.event_after_failure(self.execution.key, pending, pending.op, message.outcome, self.now_s)
-        else:
-            yield e.SettledEvent(pending.path, self._light_outcome(message.outcome), self.now_s)
+            return (attempt_rules.event_after_failure(self.execution.key, pending, pending.op, message.outcome, self.now_s),)
+        return (e.SettledEvent(pending.path, self._light_outcome(message.outcome), self.now_s),)
 
     def _light_outcome(self, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Success):
@@ -492,7 +525,7 @@ def _begins_ending(command: ProgramCommand) -> bool:
     return isinstance(command, OpenCommand) and isinstance(command.op, KeepOperation) and command.op.role == "undo"
 
 
-_MESSAGE_HANDLERS: dict[type, Callable[[_DecisionDraft, Any], Iterator[e.Event]]] = {
+_MESSAGE_HANDLERS: dict[type, Callable[[_DecisionDraft, Any], Iterable[e.Event]]] = {
     messages.StartMessage: _DecisionDraft.start,
     messages.SettleMessage: _DecisionDraft.settle,
     messages.LostMessage: _DecisionDraft.lost,

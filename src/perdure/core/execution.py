@@ -188,7 +188,7 @@ class Execution:
         """
         if self.ended is not None or self.parked is not None or self.started is None:
             return None
-        timer, deadline_s = self.opened.due_first(busy, young), self.deadline_due_s
+        timer, deadline_s = self.opened.due_first(busy, young) if self.opened.timers else None, self.deadline_due_s
         if timer is None or timer.due_at_s is None:
             return deadline_s
         return timer.due_at_s if deadline_s is None else min(timer.due_at_s, deadline_s)
@@ -284,7 +284,8 @@ class Execution:
     def _open(self, event: e.OpenedEvent) -> None:
         path, op = event.path, event.op
         self.opened.count += 1
-        self.turns.add(path)
+        if len(path) > 1:  # a path of one segment lies in no iteration
+            self.turns.add(path)
         match op:
             case CallOperation():
                 self.opened.add_call(path, op, self.now_s, event.by, event.number)

@@ -184,7 +184,8 @@ class BatchRunner:
         resident = pending.resident
         resident.pending = None
         act_on_decision(self._engine, pending)
-        resident.resolve_start_seed()
+        if resident.start_seed is not None:
+            resident.resolve_start_seed()
         resident.retry_wait_s = 0.0
         if wants_compaction(resident):
             self._wait_for(resident, partial(compact_execution, self._engine, resident), self._engine.finish)
@@ -201,7 +202,9 @@ class BatchRunner:
 
     def _lacks_listeners(self, pending: PendingDecision) -> bool:
         execution, announcer = pending.resident.execution, self._engine.announcer
-        return announcer is not None and execution is not None and announcer.lacks_listeners(execution, pending.decision.events)
+        if pending.decision.is_routine or announcer is None or execution is None:
+            return False
+        return announcer.lacks_listeners(execution, pending.decision.events)
 
     async def _read_listeners(self, resident: ResidentExecution) -> None:
         if self._engine.announcer is not None:

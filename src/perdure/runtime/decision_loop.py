@@ -102,13 +102,10 @@ def _continue_decision(pending: PendingDecision, payload: bytes | None) -> str |
         wanted = pending.deciding.send(payload)  # type: ignore[arg-type]  # the first value that is sent to a generator is None
     except StopIteration as end:
         pending.deciding = pending.payload = None
-        decided: ExecutionDecision = end.value
-        total = pending.decision
-        total.events += decided.events
-        total.messages += decided.messages
-        total.acks += decided.acks
-        total.lines += decided.lines
-        total.blobs.update(decided.blobs)
+        if len(pending.batch) > 1:
+            pending.decision.add(end.value)
+        else:
+            pending.decision = end.value
         return None
     return wanted.blob.sha256
 
@@ -126,10 +123,12 @@ def commit_of(engine: EngineServices, resident: ResidentExecution, pending: Pend
     _expect_capabilities(resident)
     attributes = _head_attributes(resident, execution)
     sends, given_up = decision.without_unsent_work()
-    if engine.announcer is not None and decision.events:
+    if not decision.is_routine and engine.announcer is not None:
         sends += engine.announcer.messages(execution, decision.events, resident.version)
     acks = tuple(Ack(item.queued.to, item.queued.key) for item in pending.batch if item.queued is not None)
     resident.claims_before = resident.claim_count
+    wake_at_s = resident.wake_at(engine.clock, asyncio.get_running_loop().time)
+    resident.is_timeless = wake_at_s is None
     return Commit(
         key=resident.key,
         epoch=engine.epoch,
@@ -143,10 +142,10 @@ def commit_of(engine: EngineServices, resident: ResidentExecution, pending: Pend
         count=len(decision.events),
         compacted=compacted,
         status=execution.status,
-        wake_at_s=resident.wake_at(engine.clock, asyncio.get_running_loop().time()),
+        wake_at_s=wake_at_s,
         ended_at_s=None if execution.ended is None else execution.ended.at_s,
         release=resident.is_releasable,
-        news=not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)) or any(map(is_reply, decision.events)),
+        news=not decision.is_routine and (not NOTIFIED_EVENTS.isdisjoint(map(type, decision.events)) or any(map(is_reply, decision.events))),
         messages=sends,
         acks=(*given_up, *acks, *resident.postponing),
         blobs=tuple(decision.blobs.items()),
@@ -174,8 +173,8 @@ def record_answer(engine: EngineServices, resident: ResidentExecution, commit: C
         LostRace, StoreEpochChanged: the decision is void, and nothing may be acted upon.
     """
     match answer:
-        case Committed(version):
-            resident.record_commit(commit, version)
+        case Committed():
+            resident.record_commit(commit, answer.version)
             if commit.attributes is not None:
                 resident.attributes = commit.attributes
             resident.indexed = None if resident.execution is None else resident.execution.attributes
@@ -252,7 +251,7 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
     resident.version = 0 if found is None else found.head.version
     resident.pinned, resident.attributes = ("", ()) if found is None else (found.head.program, found.head.attributes)
     resident.created_at_s = 0.0 if found is None else found.head.created_at_s
-    resident.indexed = None
+    resident.indexed, resident.is_timeless = None, False
     resident.log_bytes = 0 if found is None else sum(map(len, found.payloads))
     events = [] if found is None else log_format.decode_rows(found.payloads)
     execution = Execution(resident.key, None if found is None else found.head.root)
@@ -290,11 +289,13 @@ def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: U
     execution, program = resident.execution, resident.program
     if execution is None or program is None:
         raise LostRace(ours=True)  # it was evicted during the decision: read it again
-    if isinstance(item.message, messages.UndoMessage) and execution.ended is not None and execution.removed is None and not program.awake:
+    message = item.message
+    if execution.ended is not None and isinstance(message, messages.UndoMessage) and execution.removed is None and not program.awake:
         raise LostRace(ours=True)  # it had ended when it was read, so its program was not replayed; undoing needs the program
     number = DIRECT_NUMBERS_FROM + execution.version if item.queued is None else item.queued.number
     now = engine.clock.now().not_before(resident.created_at_s)
-    message = _with_release(resident.workflow, item.message) if isinstance(item.message, messages.StartMessage) else item.message
+    if isinstance(message, messages.StartMessage):
+        message = _with_release(resident.workflow, message)
     return decide(execution, message, program, now, _decision_context(engine, resident, message), number)
 
 
@@ -308,10 +309,9 @@ def _with_release(workflow: Workflow | None, start: messages.StartMessage) -> me
 
 
 def _decision_context(engine: EngineServices, resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
-    is_timed = bool(resident.step_controls) and isinstance(message, messages.TickMessage)
-    young = frozenset(resident.young(asyncio.get_running_loop().time())) if is_timed else frozenset()
-    if not resident.threads and not young:
+    if not resident.threads and not resident.step_controls:
         return engine.decision_context
+    young = frozenset(resident.young(asyncio.get_running_loop().time())) if isinstance(message, messages.TickMessage) else frozenset()
     return msgspec.structs.replace(engine.decision_context, busy=frozenset(resident.threads), young=young)
 
 
@@ -331,6 +331,8 @@ def _head_program(resident: ResidentExecution, execution: Execution) -> str:
 def _head_attributes(resident: ResidentExecution, execution: Execution) -> IndexedAttributes:
     """Returns the attributes for the head, and why it is dead, if it is. Until the execution has begun, they are those of its start."""
     is_known = execution.started is None or execution.attributes is resident.indexed
+    if is_known and not resident.attributes and execution.ended is None and execution.parked is None:
+        return ()
     given = split_attributes(resident.attributes)[1] if is_known else index_attributes(execution.attributes)
     return (*failure_attributes(execution), *given)
 

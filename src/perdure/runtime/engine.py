@@ -597,16 +597,15 @@ class Engine:
         loop = asyncio.get_running_loop()
         resident.last_active_s = loop.time()
         resident.stop_timer()
-        if execution is not None and resident.held and not self.stopping:
-            due_s = resident.wake_at(self.clock, resident.last_active_s)
-            if due_s is not None:
+        if execution is not None:
+            if resident.held and not resident.is_timeless and not self.stopping and (due_s := resident.wake_at(self.clock, loop.time)) is not None:
                 resident.timer = loop.call_at(self.clock.at(due_s), self.deliver, resident, messages.TickMessage())
-        if execution is not None and (execution.ended is not None or execution.parked is not None or not resident.held):
-            self._end_waiters.resolve(resident.key, execution.ended)
-        if execution is not None and not resident.held:
-            self._wake_up_timer.at(execution.wake_at())
-        if execution is not None and (execution.ended is not None or resident.drop_when_released) and not resident.held and not resident.undecided:
-            self._residents.drop(resident)
+            if execution.ended is not None or execution.parked is not None or not resident.held:
+                self._end_waiters.resolve(resident.key, execution.ended)
+            if not resident.held:
+                self._wake_up_timer.at(execution.wake_at())
+                if (execution.ended is not None or resident.drop_when_released) and not resident.undecided:
+                    self._residents.drop(resident)
         self._residents.weigh(resident)
         if self._idle_s <= 0 and not resident.undecided:
             resident.discard_state()

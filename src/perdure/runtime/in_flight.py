@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Container, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from perdure.code.declarations import Step
@@ -90,9 +91,10 @@ _ACTIONS: Mapping[type[e.Event], Callable[[EngineServices, ResidentExecution, An
 def end_attempt(resident: ResidentExecution, path: Path) -> None:
     """Ends the attempt in flight at `path`, if there is one."""
     running = resident.in_flight.pop(path, None)
-    resident.step_controls.pop(path, None)
-    if running is not None:
-        resident.has_cancelled_step |= running.end()
+    if resident.step_controls:
+        resident.step_controls.pop(path, None)
+    if running is not None and running.end():
+        resident.has_cancelled_step = True
 
 
 def _paths_in_grace(resident: ResidentExecution) -> set[Path]:
@@ -132,7 +134,8 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
         return
     fn, op = resident.program.steps.get(path), pending.op
     if fn is not None and isinstance(op, CallOperation):
-        end_attempt(resident, path)
+        if path in resident.in_flight:
+            end_attempt(resident, path)
         resident.in_flight[path] = running = InFlightAttempt(attempt)
         call = (fn, op, pending.progress, execution.carried, pending.interruptions)
         if is_transactional(fn) and engine.perform is run_step:
@@ -140,7 +143,7 @@ def _begin_attempt(engine: EngineServices, resident: ResidentExecution, path: Pa
         elif isinstance(fn, Step) and fn.form is not None and engine.perform is run_step:
             running.task = engine.spawn(_run_attempt_in_its_form(engine, resident, path, running, call))
         else:
-            engine.begin(lambda: _run_attempt(engine, resident, path, running, call))
+            engine.begin(partial(_run_attempt, engine, resident, path, running, call))
 
 
 async def _run_attempt(engine: EngineServices, resident: ResidentExecution, path: Path, running: InFlightAttempt, call: Call) -> None:

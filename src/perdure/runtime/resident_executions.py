@@ -97,12 +97,14 @@ class ResidentExecution:
     - `pinned` is the program in the head as long as the execution has not begun.
     - `compact_from` is the number of logged events from which compaction is attempted again.
     - `attributes` are those in the head, and `indexed` those of the fold that they were made from, if they were made here.
+    - `is_timeless` says that, as of the last commit made here, no time will wake it.
     - `has_cancelled_step` says that a step was cancelled in this turn of the event loop, and has not seen it yet.
     - `drop_when_released` marks an evicted execution. `postponing` has the unreadable messages that the next commit postpones.
     - `workflow` runs the execution; `needs` are the capabilities that it needs with its `definition`.
     - `claimed_at_s` is when the claim that is not decided on yet was answered, by the loop; 0 if there is none, or no observer asks.
     - `defect` is why its program can't be advanced here; the next decision parks it with this reason.
     - `pending` is the decision that is being made or committed. `retry_wait_s` is the last wait after an error of the store.
+    - `weight_bytes` is the memory that it is estimated to take, as counted by its cache.
     - `step_controls` has the controls of attempts in flight that have a timeout. `received_numbers` has the numbers of undecided messages of the store.
     """
 
@@ -123,6 +125,7 @@ class ResidentExecution:
         "held",
         "in_flight",
         "indexed",
+        "is_timeless",
         "key",
         "last_active_s",
         "log_bytes",
@@ -139,6 +142,7 @@ class ResidentExecution:
         "timer",
         "undecided",
         "version",
+        "weight_bytes",
         "workflow",
     )
 
@@ -170,7 +174,8 @@ class ResidentExecution:
         self.needs: frozenset[str] = frozenset()
         self.definition: Blob | None = None
         self.created_at_s = 0.0
-        self.drop_when_released = self.has_cancelled_step = False
+        self.drop_when_released = self.has_cancelled_step = self.is_timeless = False
+        self.weight_bytes = 0
         self.defect = ""
         self.pending: PendingDecision | None = None
         self.retry_wait_s = 0.0
@@ -207,7 +212,8 @@ class ResidentExecution:
     def record_commit(self, commit: Commit, version: int) -> None:
         """Records that the store has accepted `commit`, after which the execution has this version."""
         self.version, self.exists, self.held = version, True, not commit.release
-        self.postponing = [ack for ack in self.postponing if ack not in commit.acks]
+        if self.postponing:
+            self.postponing = [ack for ack in self.postponing if ack not in commit.acks]
         self.log_bytes = len(commit.row) + (self.log_bytes if commit.compacted is None else len(commit.compacted))
 
     def drop_late_start(self) -> None:
@@ -227,7 +233,7 @@ class ResidentExecution:
         if self.program is not None:
             self.program.close()
         self.execution = self.program = self.definition = None
-        self.log_bytes = 0
+        self.log_bytes, self.is_timeless = 0, False
 
     def discard(self) -> None:
         """Discards everything and ends the attempts in flight, because another engine holds the execution or it has left the cache."""
@@ -264,10 +270,13 @@ class ResidentExecution:
                 young[path] = control.began_s + has_s
         return young
 
-    def wake_at(self, clock: StoreClock, now_s: float) -> float | None:
-        """Returns when the next timer is due, by the clock of the store; young attempts count from when they began. `now_s` is the monotonic time."""
+    def wake_at(self, clock: StoreClock, monotonic: Callable[[], float]) -> float | None:
+        """Returns when the next timer is due, by the clock of the store; young attempts count from when they began, by the `monotonic` clock."""
         due_s = None if self.execution is None else self.execution.wake_at(self.threads.keys())
-        if self.execution is None or due_s is None or clock.at(due_s) > now_s or not (young := self.young(now_s)):
+        if self.execution is None or due_s is None:
+            return None
+        now_s = monotonic()
+        if clock.at(due_s) > now_s or not (young := self.young(now_s)):
             return due_s
         other_s = self.execution.wake_at(self.threads.keys(), young.keys())
         end_s = clock.surely_past(min(young.values()))
@@ -293,7 +302,6 @@ class ResidentCache:
         self._memory_bytes_max = memory_bytes_max
         self._on_dropped = on_dropped
         self._residents: dict[Key, ResidentExecution] = {}
-        self._weights: dict[Key, int] = {}
         self._memory_bytes = 0
 
     def __iter__(self) -> Iterator[ResidentExecution]:
@@ -316,7 +324,8 @@ class ResidentCache:
         resident.discard()
         if self._residents.get(resident.key) is resident:
             del self._residents[resident.key]
-            self._memory_bytes -= self._weights.pop(resident.key, 0)
+            self._memory_bytes -= resident.weight_bytes
+            resident.weight_bytes = 0
             self._on_dropped(resident.key)
 
     def clear(self) -> None:
@@ -334,9 +343,9 @@ class ResidentCache:
         """Updates the estimated size of a resident execution, and evicts idle ones if the total is too large."""
         if self._residents.get(resident.key) is not resident:
             return
-        weight = MEMORY_MIN_BYTES + resident.log_bytes * MEMORY_PER_LOG_BYTE
-        self._memory_bytes += weight - self._weights.get(resident.key, 0)
-        self._weights[resident.key] = weight
+        weight_bytes = MEMORY_MIN_BYTES + resident.log_bytes * MEMORY_PER_LOG_BYTE
+        self._memory_bytes += weight_bytes - resident.weight_bytes
+        resident.weight_bytes = weight_bytes
         if self._memory_bytes > self._memory_bytes_max:
             for idle in sorted(self._idle(), key=lambda idle: idle.last_active_s):
                 self.drop(idle)

@@ -110,7 +110,7 @@ def failure_of_generator_exit(fn: Any, error: GeneratorExit, me: "asyncio.Task[A
 
 
 async def _run_step(fn: Any, args: Value, info: StepInfo, payloads: BlobCache, threads: Executor | None, busy: ThreadCallback) -> Outcome:
-    raw = await load_value(args, payloads)
+    raw = args if type(args) is bytes else await load_value(args, payloads)
     if isinstance(fn, UndoHandler):
         fn, raw = fn.step, await undo_arguments(raw, payloads)
     if info.life is not None and info.life.places:

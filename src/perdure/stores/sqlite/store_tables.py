@@ -105,6 +105,7 @@ class SqliteTables:
         self.cursors = TenantCursors()
         self._numbers: dict[Key, int] = {}
         self._programs: set[str] = set()
+        self._rows: list[tuple[int, int, bytes]] = []
         self._meta: tuple[object, ...] = ()
         self._changes_before = 0
 
@@ -156,7 +157,16 @@ class SqliteTables:
     def change(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
         """See `Store.commit`."""
         now_s = self._clock()
-        return [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
+        self._rows.clear()  # some are left if an earlier change raised and was rolled back
+        answers = [self._post(change, now_s) if isinstance(change, Post) else self._commit(change, now_s) for change in changes]
+        self._append_rows()
+        return answers
+
+    def _append_rows(self) -> None:
+        """Appends the rows of the commits so far to their logs. One statement for many rows costs half as much as one for each."""
+        if self._rows:
+            self._executemany(SQL.append_row, self._rows)
+            self._rows.clear()
 
     def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
@@ -257,13 +267,15 @@ class SqliteTables:
         if commit.blobs or commit.messages:
             self._put_blobs(commit)
         if commit.compacted is not None:
+            self._append_rows()
             self._execute(SQL.remove_log, (number,))
             if commit.compacted:
-                self._execute(SQL.append_row, (number, commit.version, commit.compacted))
+                self._rows.append((number, commit.version, commit.compacted))
         if commit.count:
-            self._execute(SQL.append_row, (number, version, commit.row))
+            self._rows.append((number, version, commit.row))
         created = self._carry_out(commit, now_s)
-        self._know(commit.program)
+        if commit.program not in self._programs:
+            self._know(commit.program)
         if commit.release:
             self._release(commit, number, version, now_s)
         else:
@@ -283,6 +295,7 @@ class SqliteTables:
 
     def _forget(self, commit: Commit, number: int, now_s: float) -> ChangeAnswer:
         """Removes an execution with its log, messages and attributes."""
+        self._append_rows()
         for forget in (SQL.remove_attributes, SQL.remove_log, SQL.remove_head):
             self._execute(forget, (number,))
         self._execute(SQL.remove_messages, (address_text(commit.key),))
