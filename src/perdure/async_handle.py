@@ -97,12 +97,18 @@ class AsyncHandle(Generic[R_co]):
     async def _result(self, timeout: Duration | None, ending: Ending | None = None) -> R_co:
         """Does the same. `ending` is the end that follows in the engine of this process, if the execution has just begun there."""
         with short_traceback:
-            async with with_timeout(timeout, f"the result of {self.key}", self._why):
-                if self._in_outbox:
-                    await self._access.on_store("an outbox").until_there(self.key)
-                raw = await self._access.result(self.key, self._after, ending)
+            if timeout is None:
+                raw = await self._encoded_result(ending)
+            else:
+                async with with_timeout(timeout, f"the result of {self.key}", self._why):
+                    raw = await self._encoded_result(ending)
         value: R_co = values.decode(raw, self._kind, f"the result of {self.key}")
         return value
+
+    async def _encoded_result(self, ending: Ending | None) -> bytes:
+        if self._in_outbox:
+            await self._access.on_store("an outbox").until_there(self.key)
+        return await self._access.result(self.key, self._after, ending)
 
     async def _why(self) -> str:
         return (await self.status()).why

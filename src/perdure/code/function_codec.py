@@ -192,6 +192,14 @@ class _NothingNamed(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields
     """The named arguments, where there are none."""
 
 
+def _positional_counts(parameters: Sequence[inspect.Parameter]) -> tuple[int, int]:
+    """Returns how many arguments a function takes at least and at most if all are passed by position; an empty range if it does not take them so."""
+    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    if any(one.kind is one.KEYWORD_ONLY and one.default is one.empty for one in parameters):
+        return 1, 0
+    return sum(one.default is one.empty for one in positional), len(positional)
+
+
 @lru_cache(maxsize=1024)
 def _scalars_decoder(kinds: tuple[Any, ...]) -> Callable[[bytes], tuple[Sequence[Any], _NothingNamed]]:
     """Returns what decodes exactly so many positional arguments of these types, and no named ones, in one call."""
@@ -205,7 +213,7 @@ class _NeverPlain:
 class FunctionCodec:
     """The codec of one function, from its type hints; its first `skip` parameters are left out."""
 
-    __slots__ = ("_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "_scalars", "_signature", "result")
+    __slots__ = ("_counts", "_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "_scalars", "_signature", "result")
 
     def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
         hints = _hints(fn)
@@ -221,6 +229,7 @@ class FunctionCodec:
         self._rest = next((hinted[one.name] for one in parameters if one.kind is one.VAR_POSITIONAL), Any)
         self._named = hinted
         self._fields = {one.name: one.default is one.empty for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)}
+        self._counts = _positional_counts(parameters)
         self._is_open = any(one.kind is one.VAR_KEYWORD for one in parameters)
         self._signature = inspect.Signature(parameters)
         refuse_unsupported(_function_name(fn), (*hinted.items(), ("return", self.result)))
@@ -231,7 +240,8 @@ class FunctionCodec:
         Raises:
             TypeError: it does not.
         """
-        self._signature.bind(*args, **kwargs)
+        if kwargs or not self._counts[0] <= len(args) <= self._counts[1]:
+            self._signature.bind(*args, **kwargs)
 
     def schema(self) -> dict[str, Any]:
         """Returns the JSON Schema of the arguments by name; a type without one accepts anything."""

@@ -4,6 +4,7 @@ A path is a tuple, never joined text, so a name may contain anything and two pat
 ``outer/~0/inner`` lies in iteration 0 of the loop ``outer``, ``pay#2`` is the second ``pay``, ``~undo/pay`` undoes ``pay``.
 """
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -21,6 +22,10 @@ UNDO: Segment = ("undo", 0)
 _RESERVED = str.maketrans({character: f"%{ord(character):02X}" for character in "%/#~"})
 
 
+_is_plain = re.compile(r"[A-Za-z0-9_.~@ -]*").fullmatch
+"""Whether a text needs no quoting, which is slow."""
+
+
 class Key(NamedTuple):
     """Identifies an execution: an id is unique per tenant and workflow."""
 
@@ -29,7 +34,7 @@ class Key(NamedTuple):
     id: str
 
     def __str__(self) -> str:
-        return "/".join(quote(part, safe=" @.-_") for part in self)
+        return "/".join(self if all(map(_is_plain, self)) else (quote(part, safe=" @.-_") for part in self))
 
 
 class QueueAddress(NamedTuple):

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 from perdure.code import deterministic_loop
 from perdure.runtime.decision_loop import (
     act_on_decision,
+    begin_unlogged,
     commit_of,
     compact_execution,
     decide_on_messages,
@@ -64,6 +65,7 @@ class BatchRunner:
         self._engine = engine
         self._ready: deque[ResidentExecution] = deque()
         self._attempts: deque[Callable[[], Coroutine[Any, Any, None]]] = deque()
+        self._awaiting_listeners: dict[str, list[ResidentExecution]] = {}
         self._is_requested = self._is_starting = False
         self.choose: Callable[[int], int] | None = None  # which of so many is next, in place of the first; simulations explore orders with it
 
@@ -163,14 +165,16 @@ class BatchRunner:
                 if not self._engine.is_resident(resident):
                     self._give_up(resident)
                     self._engine.finish(resident)
-                elif resident.execution is None:
-                    self._wait_for(resident, partial(restore_execution, self._engine, resident))
+                elif resident.execution is None and resident.exists:
+                    self._wait_for([resident], partial(restore_execution, self._engine, resident))
                 else:
+                    if resident.execution is None:
+                        begin_unlogged(self._engine, resident)
                     pending = resident.pending = resident.pending or PendingDecision(resident)
                     if (blob := decide_on_messages(self._engine, pending)) is not None:
-                        self._wait_for(resident, partial(self._load_blob, pending, blob))
+                        self._wait_for([resident], partial(self._load_blob, pending, blob))
                     elif pending.batch and self._lacks_listeners(pending):
-                        self._wait_for(resident, partial(self._read_listeners, resident))
+                        self._wait_for_listeners(resident)
                     elif pending.batch:
                         decided.append((pending, commit_of(self._engine, resident, pending)))
                     else:
@@ -188,7 +192,7 @@ class BatchRunner:
             resident.resolve_start_seed()
         resident.retry_wait_s = 0.0
         if wants_compaction(resident):
-            self._wait_for(resident, partial(compact_execution, self._engine, resident), self._engine.finish)
+            self._wait_for([resident], partial(compact_execution, self._engine, resident), self._engine.finish)
         else:
             self._engine.finish(resident)
 
@@ -206,17 +210,29 @@ class BatchRunner:
             return False
         return announcer.lacks_listeners(execution, pending.decision.events)
 
-    async def _read_listeners(self, resident: ResidentExecution) -> None:
-        if self._engine.announcer is not None:
-            await self._engine.announcer.read_listeners(resident.key.tenant)
+    def _wait_for_listeners(self, resident: ResidentExecution) -> None:
+        """Has a busy execution wait until it is read who listens to its tenant, once for all executions that need it now."""
+        tenant = resident.key.tenant
+        if (waiting := self._awaiting_listeners.get(tenant)) is not None:
+            waiting.append(resident)
+        else:
+            self._awaiting_listeners[tenant] = [resident]
+            self._wait_for(self._awaiting_listeners[tenant], partial(self._read_listeners, tenant))
+
+    async def _read_listeners(self, tenant: str) -> None:
+        try:
+            if self._engine.announcer is not None:
+                await self._engine.announcer.read_listeners(tenant)
+        finally:
+            del self._awaiting_listeners[tenant]
 
     async def _load_blob(self, pending: PendingDecision, sha256: str) -> None:
         pending.payload = await self._engine.payloads.get(sha256)
 
     def _wait_for(
-        self, resident: ResidentExecution, work: Callable[[], Coroutine[Any, Any, None]], then: Callable[[ResidentExecution], None] | None = None
+        self, waiting: list[ResidentExecution], work: Callable[[], Coroutine[Any, Any, None]], then: Callable[[ResidentExecution], None] | None = None
     ) -> None:
-        """Performs `work` for a busy execution in a task of its own, and queues the execution again, or calls `then`."""
+        """Performs `work` for busy executions in a task of its own, and queues those again that are `waiting` by then, or calls `then` for each."""
 
         async def wait() -> None:
             try:
@@ -224,13 +240,17 @@ class BatchRunner:
             except asyncio.CancelledError as error:
                 task = asyncio.current_task()
                 if task is None or task.cancelling():
-                    self._give_up(resident)
+                    for resident in waiting:
+                        self._give_up(resident)
                     raise
-                self._fail(resident, error)  # a program raised it as it was replayed
-            except Exception as error:  # of a store, a program or user code; the engine handles it for this execution
-                self._fail(resident, error)
+                for resident in waiting:
+                    self._fail(resident, error)  # a program raised it as it was replayed
+            except Exception as error:  # of a store, a program or user code; the engine handles it for these executions
+                for resident in waiting:
+                    self._fail(resident, error)
             else:
-                (then or self.add)(resident)
+                for resident in waiting:
+                    (then or self.add)(resident)
 
         _ = self._engine.spawn(wait())
 

@@ -33,8 +33,8 @@ from perdure.runtime.engine_services import EngineServices
 from perdure.runtime.in_flight import act_on_events, end_stale_attempts
 from perdure.runtime.replies import is_reply
 from perdure.runtime.resident_executions import PendingDecision, ResidentExecution, UndecidedMessage
-from perdure.runtime.workflow_programs import Workflow, explain_divergence, program_of
-from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Conflict, Superseded
+from perdure.runtime.workflow_programs import Workflow, WorkflowProgram, explain_divergence, program_of
+from perdure.stores.protocol import ChangeAnswer, Commit, Committed, Conflict, StoredLog, Superseded
 
 workflow_logger = logging.getLogger("perdure.workflow")
 logger = logging.getLogger("perdure.engine")
@@ -241,12 +241,8 @@ async def take_unread_answers(engine: EngineServices, resident: ResidentExecutio
             resident.put_first(UndecidedMessage(messages.decode_execution_message(queued.body), queued))
 
 
-async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
-    """Reads the log, folds it and replays the program; adds a message for each interrupted call."""
-    resident.claims_before = resident.claim_count
-    found = await engine.store.read(resident.key) if resident.exists else None
-    if found is not None and found.head.holder != engine.holder:
-        raise LostRace(ours=False)
+def _begin_restore(engine: EngineServices, resident: ResidentExecution, found: StoredLog | None) -> tuple[list[Event], Execution, WorkflowProgram]:
+    """Takes over what the store has of an execution; returns its events, and the state and the program into which they are still to be fed."""
     resident.exists = found is not None
     resident.version = 0 if found is None else found.head.version
     resident.pinned, resident.attributes = ("", ()) if found is None else (found.head.program, found.head.attributes)
@@ -256,10 +252,27 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
     events = [] if found is None else log_format.decode_rows(found.payloads)
     execution = Execution(resident.key, None if found is None else found.head.root)
     resident.needs = program_requirements(resident.pinned)
-    workflow = resident.workflow = _workflow_of(engine, resident, events)
-    instance = program_of(workflow, resident.key, engine.variables)
+    resident.workflow = _workflow_of(engine, resident, events)
+    instance = program_of(resident.workflow, resident.key, engine.variables)
     if resident.defect:
         instance.refuse(Diverged((), (resident.defect,)))
+    return events, execution, instance
+
+
+def begin_unlogged(engine: EngineServices, resident: ResidentExecution) -> None:
+    """Gives an execution that is not in the store a state and a program, as `restore_execution` does, without anything to wait for."""
+    resident.claims_before = resident.claim_count
+    _, resident.execution, resident.program = _begin_restore(engine, resident, None)
+    end_stale_attempts(resident, resident.execution)
+
+
+async def restore_execution(engine: EngineServices, resident: ResidentExecution) -> None:
+    """Reads the log, folds it and replays the program; adds a message for each interrupted call."""
+    resident.claims_before = resident.claim_count
+    found = await engine.store.read(resident.key) if resident.exists else None
+    if found is not None and found.head.holder != engine.holder:
+        raise LostRace(ours=False)
+    events, execution, instance = _begin_restore(engine, resident, found)
     try:
         awake = any(isinstance(item.message, messages.UndoMessage) for item in resident.undecided)
         diverged = await run_with_blobs(engine.payloads, replay_program(execution, events, instance, awake))
@@ -268,7 +281,9 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
         raise
     resident.execution, resident.program = execution, instance
     if isinstance(diverged, Diverged) and execution.ended is None:
-        diff = diverged.diff if resident.defect else await run_with_blobs(engine.payloads, explain_divergence(workflow, resident.key, events, diverged))
+        assert resident.workflow is not None, "its program was made from it"
+        explaining = explain_divergence(resident.workflow, resident.key, events, diverged)
+        diff = diverged.diff if resident.defect else await run_with_blobs(engine.payloads, explaining)
         instance.refuse(Diverged(diverged.path, diff))  # so that a retry without a change reports the same
         if execution.parked is None:
             resident.undecided.appendleft(UndecidedMessage(messages.DivergeMessage(diff)))
