@@ -259,7 +259,8 @@ class SqliteTables:
         version = commit.version + commit.count
         number = self._create(commit, version, now_s) if commit.creates else self._number(commit.key)
         ended = commit.ended_at_s is not None
-        had_ended = None if number is None else ended if commit.creates else self._advance(commit, number, version)
+        before = self._state(number) if number is not None and commit.release and not commit.creates else None
+        had_ended = None if number is None else ended if commit.creates else self._advance(commit, number, version, before)
         if number is None or had_ended is None:
             return Conflict(read_head(self._execute, commit.key))
         if commit.forgets:
@@ -277,7 +278,7 @@ class SqliteTables:
         if commit.program not in self._programs:
             self._know(commit.program)
         if commit.release:
-            self._release(commit, number, version, now_s)
+            self._release(commit, number, version, self._state(number) if before is None or commit.acks or commit.messages else before, now_s)
         else:
             if commit.creates and (commit.acks or commit.messages):
                 self._execute(SQL.set_message_time, (number,))
@@ -304,16 +305,16 @@ class SqliteTables:
         self.pending.everyone = True  # in a queue with limits, others may have waited for its place
         return Committed(commit.version, now_s)
 
-    def _advance(self, commit: Commit, number: int, version: int) -> bool | None:
+    def _advance(self, commit: Commit, number: int, version: int, before: HeadState | None) -> bool | None:
         """Returns whether the execution had ended, None if it is not at the version that the commit was decided on. Unless it releases the execution, this
-        also writes the head.
+        also writes the head. `before` is the head, if it was read.
 
         Most commits change only the version of the head, which one UPDATE does if nothing else has changed.
         """
         decided = (commit.holder, commit.program, commit.status, commit.wake_at_s, commit.ended_at_s)
         if not commit.release and self._execute(SQL.advance_head, (version, number, commit.version, *decided)).rowcount:
             return commit.ended_at_s is not None
-        before = self._state(number)
+        before = before or self._state(number)
         if before is None or before.version != commit.version:
             return None
         if not commit.release:
@@ -322,9 +323,8 @@ class SqliteTables:
             self._set_state(number, before, state)
         return before.ended_at_s is not None
 
-    def _release(self, commit: Commit, number: int, version: int, now_s: float) -> None:
-        """Writes the head and gives the execution back, if the holder of the commit still holds it."""
-        before = self._state(number)
+    def _release(self, commit: Commit, number: int, version: int, before: HeadState | None, now_s: float) -> None:
+        """Writes the head, which is as in `before`, and gives the execution back, if the holder of the commit still holds it."""
         assert before is not None, "the commit has found it"
         released = before.holder == commit.holder
         message_at_s = self._execute(SQL.first_due_of_address, (address_text(commit.key),)).fetchone()[0] if released else before.message_at_s
