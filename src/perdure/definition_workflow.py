@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -103,7 +104,7 @@ class Definition(Workflow[..., Any]):
         """The workflow as engines run it."""
         return self.code  # type: ignore[return-value]  # __init__ takes a GraphWorkflow
 
-    @property
+    @cached_property
     def ir(self) -> IR:
         """The intermediate form of the document."""
         sha256 = self.read.hash.removeprefix("sha256:")

@@ -102,12 +102,13 @@ Maker = Callable[[ExpressionScope, TextExpansion], Any]
 
 
 class Template:
-    """A compiled template: what it `reads`, whether it is `constant`, and its evaluation in a scope."""
+    """A compiled template: what it `reads`, the `roots` of that, whether it is `constant`, and its evaluation in a scope."""
 
-    __slots__ = ("_expands", "_make", "constant", "reads")
+    __slots__ = ("_expands", "_make", "constant", "reads", "roots")
 
     def __init__(self, make: Maker, reads: frozenset[ExpressionRead], constant: bool, expands: bool = False) -> None:
         self._make, self.reads, self.constant, self._expands = make, reads, constant, expands
+        self.roots = frozenset(read.root for read in reads)
 
     def evaluate(self, scope: ExpressionScope) -> Any:
         """Returns the value. It may share parts with the template or the scope, so the caller must not change it.

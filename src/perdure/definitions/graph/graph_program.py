@@ -73,7 +73,16 @@ class GraphProgram:
     @property
     def required(self) -> frozenset[str] | None:
         """The capabilities that its definition needs; None before the definition is known."""
-        return required_capabilities(self.run.workflow, self.run.plan.ir, self.run.execution.calls) if self.is_begun else None
+        if not self.is_begun:
+            return None
+        workflow, plan, calls = self.run.workflow, self.run.plan, self.run.execution.calls
+        match plan.memory.get("required"):
+            case (found, frozenset() as needs) if found is workflow and not calls:
+                return needs
+        needs = required_capabilities(workflow, plan.ir, calls)
+        if not calls:
+            plan.memory["required"] = (workflow, needs)
+        return needs
 
     @property
     def keeps_archives(self) -> bool:

@@ -334,7 +334,7 @@ class GraphRun:
             NodeFailure: it reads a secret where none is allowed; its mark must not be used as a value.
         """
         compiled = self.template(value, is_of_kind)
-        if not may_have_secrets and any(read.root == "secrets" for read in compiled.reads):
+        if not may_have_secrets and "secrets" in compiled.roots:
             why = "a value that is recorded reads a secret; pass secrets only in the `with` of a step that does work: a tool, a function or a kind"
             raise self.failure(why, error_codes.SECRETS_UNAVAILABLE)
         return compiled.evaluate(names)
@@ -346,14 +346,15 @@ class GraphRun:
             ExpressionFailed: a required value is missing.
             NodeFailure: it reads a secret, and is not a mapping of names.
         """
-        if value is None:
-            return None, ()
-        made = self.evaluated(value, names, isinstance(value, dict))
-        return made, tuple(secret_marks.mark_pointers(made)) if isinstance(made, dict) and self.reads_secrets(value) else ()
+        if not isinstance(value, dict):
+            return None if value is None else self.evaluated(value, names), ()
+        compiled = self.template(value)
+        made = compiled.evaluate(names)
+        return made, tuple(secret_marks.mark_pointers(made)) if "secrets" in compiled.roots and isinstance(made, dict) else ()
 
     def reads_secrets(self, value: Any) -> bool:
         """Whether a value template reads secrets."""
-        return any(read.root == "secrets" for read in self.template(value).reads)
+        return "secrets" in self.template(value).roots
 
     def condition(self, value: Any, names: NodeScope) -> CompiledCondition:
         """Compiles a condition of the definition. ``$`` in it is the step's own result if there is one, else all steps."""

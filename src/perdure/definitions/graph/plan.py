@@ -34,10 +34,10 @@ class PlannedNode:
 class GraphPlan:
     """All nodes of a plan, and for each edge the outermost cycle that it leaves, or -1. `exits` are the edges that leave each cycle.
 
-    `behind_errors` are the nodes that a port ``error`` leads to, directly or through other nodes.
+    `behind_errors` are the nodes that a port ``error`` leads to, directly or through other nodes. `memory` has what is computed once for all executions.
     """
 
-    __slots__ = ("_below", "behind_errors", "by_id", "direct", "edges", "exits", "inside", "ir", "left", "outs", "places", "regions")
+    __slots__ = ("_below", "behind_errors", "by_id", "direct", "edges", "exits", "inside", "ir", "left", "memory", "outs", "places", "regions")
 
     def __init__(self, ir: IR) -> None:
         self.ir = ir
@@ -60,6 +60,7 @@ class GraphPlan:
             if self.left[number] >= 0:
                 self.exits.setdefault(self.left[number], []).append(number)
         self._below: dict[int, tuple[str, ...]] = {}
+        self.memory: dict[str, object] = {}
         self.behind_errors = self._behind_errors()
 
     def _behind_errors(self) -> frozenset[int]:
