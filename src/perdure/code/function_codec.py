@@ -213,7 +213,10 @@ class _NeverPlain:
 class FunctionCodec:
     """The codec of one function, from its type hints; its first `skip` parameters are left out."""
 
-    __slots__ = ("_counts", "_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "_scalars", "_signature", "result")
+    __slots__ = (
+        *("_counts", "_fields", "_is_open", "_named", "_names", "_plain", "_plain_result", "_positional", "_rest", "_rest_name", "_scalars", "_signature"),
+        "result",
+    )
 
     def __init__(self, fn: Callable[..., Any], skip: int = 0) -> None:
         hints = _hints(fn)

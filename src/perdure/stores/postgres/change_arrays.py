@@ -1,4 +1,4 @@
-"""Carries out changes by one call of the database's function `commit_1` (see commits.sql), whose arguments are arrays."""
+"""Carries out changes by one call of a function of the database (migrations 0003 and 0007): one for simple commits, or `commit_1`, which takes arrays."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -35,6 +35,8 @@ CALL = f"SELECT * FROM perdure.commit_1({', '.join(f'${place}::{one}' for place,
 _STEPS = "bigint bytea text text bigint int bytea text float8"
 STEPS_CALL = f"SELECT * FROM perdure.commit_steps_1($1::float8, {', '.join(f'${place}::{one}[]' for place, one in enumerate(_STEPS.split(), 2))})"
 
+STEP_CALL = f"SELECT * FROM perdure.commit_step_1($1::float8, {', '.join(f'${place}::{one}' for place, one in enumerate(_STEPS.split(), 2))})"
+
 _NO_COMMIT = (None,) * (len(_TABLES[0]) - 2)
 
 
@@ -62,6 +64,8 @@ def only_adds_events(change: Commit | Post) -> bool:
 
 async def add_events(fetch: Fetch, commits: Sequence[Commit], clock_s: float | None) -> CarriedOut:
     """Carries out commits of different executions that only add events (see `only_adds_events`), in one statement."""
+    if len(commits) == 1:
+        return await _add_events_of_one(fetch, commits[0], clock_s)
     placed = sorted((address_bytes(commit.key), number) for number, commit in enumerate(commits))
     rows = [_events_row(address, commits[number]) for address, number in placed]
     ((now_s, epoch, outcomes, wakes),) = map(tuple, await fetch(STEPS_CALL, clock_s, *map(list, zip(*rows, strict=True))))
@@ -72,6 +76,17 @@ async def add_events(fetch: Fetch, commits: Sequence[Commit], clock_s: float | N
         elif outcome == 1:
             answers[number] = Conflict(await _present_head(fetch, commits[number]))
     return CarriedOut(answers, StoreTime(now_s, epoch), bool(wakes), news=False)
+
+
+async def _add_events_of_one(fetch: Fetch, commit: Commit, clock_s: float | None) -> CarriedOut:
+    decided = (commit.program, commit.holder, commit.version, commit.count, commit.row, commit.status, _float(commit.wake_at_s))
+    ((now_s, epoch, outcome, wakes),) = map(tuple, await fetch(STEP_CALL, clock_s, commit.epoch, address_bytes(commit.key), *decided))
+    answer: ChangeAnswer = Superseded(epoch)
+    if outcome == 0:
+        answer = Committed(_version_after(commit), now_s)
+    elif outcome == 1:
+        answer = Conflict(await _present_head(fetch, commit))
+    return CarriedOut([answer], StoreTime(now_s, epoch), bool(wakes), news=False)
 
 
 def _events_row(address: bytes, commit: Commit) -> tuple[Any, ...]:

@@ -11,15 +11,15 @@ differs from the one that the pooler has given.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from inspect import isawaitable
 from itertools import count
 from typing import Any, Literal, NamedTuple
 
 from perdure.core.errors import BadValue, PerdureError, StoreError, StoreUnavailable
 from perdure.stores.postgres.connection_settings import ConnectionSettings, ServerTarget
-from perdure.stores.postgres.server_errors import NEXT_STEPS, driver, driver_errors, leaves_unknown_state, translated_errors
+from perdure.stores.postgres.server_errors import NEXT_STEPS, driver, driver_errors, leaves_unknown_state, translated_error, translated_errors
 from perdure.stores.postgres.statements import SQL, in_schema
 from perdure.stores.postgres.store_rows import escaped_argument, unescaped_row
 
@@ -120,6 +120,15 @@ class PostgresConnection:
             await self.raw.reset(timeout=CLOSE_S)
             await self.set_session()
 
+    async def end(self, *, orderly: bool) -> None:
+        """Ends the connection; if `orderly`, the server is told."""
+        try:
+            if orderly:
+                with suppress(*driver_errors()):  # all is done, and the server may be gone
+                    await self.raw.close(timeout=CLOSE_S)
+        finally:
+            self.raw.terminate()
+
     async def _prepare(self, sql: str) -> Any:
         # Without a name, the server would parse and plan the statement each time. By itself asyncpg gives it one only if its own cache is in use.
         statement = await self.raw.prepare(in_schema(sql, self._schema), name="" if self._session is None else next(self._names))
@@ -139,25 +148,27 @@ class _Pool:
         self._open: set[PostgresConnection] = set()
         self._closed = False
 
-    @asynccontextmanager
-    async def taken(self) -> AsyncIterator[PostgresConnection]:
-        """Yields a connection for exclusive use."""
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._room.acquire()
-        except TimeoutError:
-            raise StoreUnavailable(self._full) from None
-        unharmed = False
-        try:
-            connection = await self._next()
+    async def take(self) -> PostgresConnection:
+        """Takes a connection for exclusive use; `give_back` ends it."""
+        if self._room.locked():
             try:
-                yield connection
-                unharmed = True
-            except Exception as error:
-                unharmed = not leaves_unknown_state(error)
-                raise
-            finally:
-                await self._give_back(connection, unharmed and not connection.raw.is_closed() and not connection.raw.is_in_transaction())
+                async with asyncio.timeout(self._timeout_s):
+                    await self._room.acquire()
+            except TimeoutError:
+                raise StoreUnavailable(self._full) from None
+        else:
+            await self._room.acquire()  # it does not wait, so it needs no timer
+        try:
+            return await self._next()
+        except BaseException:
+            self._room.release()
+            raise
+
+    async def give_back(self, connection: PostgresConnection, error: BaseException | None) -> None:
+        """Gives back a connection, after the error that its use has ended with, if any."""
+        try:
+            unharmed = error is None or (isinstance(error, Exception) and not leaves_unknown_state(error))
+            await self._give_back(connection, unharmed and not connection.raw.is_closed() and not connection.raw.is_in_transaction())
         finally:
             self._room.release()
 
@@ -220,6 +231,57 @@ class _Home:
         await self.statements.close()
         await self.steps.close()
 
+    def drop_idle(self) -> None:
+        """Ends the connections that are idle."""
+        self.statements.drop_idle()
+        self.steps.drop_idle()
+
+
+class _Connected:
+    """The use of a connection, as `PostgresConnections.connected` says. (Written as generators, the same takes a tenth of a commit.)"""
+
+    __slots__ = ("_connection", "_connections", "_first", "_home")
+
+    def __init__(self, connections: "PostgresConnections", first: Callable[[], Awaitable[None]] | None) -> None:
+        self._connections, self._first = connections, first
+
+    async def __aenter__(self) -> PostgresConnection:
+        connections = self._connections
+        if self._first is not None:
+            await self._first()
+        home = self._home = connections.home()
+        try:
+            if home is None:
+                self._connection = await connections.open_main()
+            else:
+                self._connection = await home.statements.take()
+                if not home.is_prepared:
+                    await self._prepare(home)
+        except driver_errors() as error:
+            raise self._translated(error) from error
+        return self._connection
+
+    async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self._home is not None:
+            await self._home.statements.give_back(self._connection, error)
+        else:
+            await self._connection.end(orderly=error is None)
+        if error is not None and isinstance(error, driver_errors()):
+            raise self._translated(error) from error
+
+    async def _prepare(self, home: _Home) -> None:
+        try:
+            await self._connections.prepare_home(home, self._connection)
+        except BaseException as error:
+            await home.statements.give_back(self._connection, error)
+            raise
+
+    def _translated(self, error: Exception) -> Exception:
+        """Returns the store error for one of the driver. If other connections to the same server share what it tells, those that are idle are closed."""
+        if self._home is not None and leaves_unknown_state(error):
+            self._home.drop_idle()
+        return translated_error(error, self._connections.role())
+
 
 class PostgresConnections:
     """The connections of a store with these `settings`. `prepare` is called with the first one on each loop, and makes sure that there are tables.
@@ -236,20 +298,9 @@ class PostgresConnections:
         self._facts: PostgresServerFacts | None = None
         self.is_closed = False
 
-    @asynccontextmanager
-    async def connected(self) -> AsyncIterator[PostgresConnection]:
-        """Yields a connection for exclusive use. Without a transaction, each statement is one."""
-        home = self.home()
-        with translated_errors(self.role):
-            if home is None:
-                async with self._opened_once(self.settings.main) as connection:
-                    yield connection
-                return
-            with _dropping_idle(home):
-                async with home.statements.taken() as connection:
-                    if not home.is_prepared:
-                        await self._prepare_home(home, connection)
-                    yield connection
+    def connected(self, first: Callable[[], Awaitable[None]] | None = None) -> AbstractAsyncContextManager[PostgresConnection]:
+        """Returns a context manager that gives a connection for exclusive use, after `first` was awaited. Without a transaction, each statement is one."""
+        return _Connected(self, first)
 
     @asynccontextmanager
     async def transaction(self, isolation: Isolation = "read_committed") -> AsyncIterator[PostgresConnection]:
@@ -267,11 +318,18 @@ class PostgresConnections:
                 async with self._opened_once(self.settings.main, for_step=True) as connection:
                     yield connection
                 return
-            with _dropping_idle(home):
-                async with home.steps.taken() as connection:
-                    yield connection
-                    with suppress(*driver_errors()):  # the transaction has ended; a failed reset only costs the connection
-                        await connection.reset()
+            connection, failure = await home.steps.take(), None
+            try:
+                yield connection
+                with suppress(*driver_errors()):  # the transaction has ended; a failed reset only costs the connection
+                    await connection.reset()
+            except BaseException as error:
+                failure = error
+                raise
+            finally:
+                await home.steps.give_back(connection, failure)
+                if isinstance(failure, Exception) and leaves_unknown_state(failure):
+                    home.drop_idle()
 
     @asynccontextmanager
     async def direct_connection(self) -> AsyncIterator[PostgresConnection]:
@@ -352,7 +410,12 @@ class PostgresConnections:
     def _is_pooled(self) -> bool:
         return self.settings.pooler == "transaction" or (self._facts is not None and self._facts.is_pooled)
 
-    async def _prepare_home(self, home: _Home, connection: PostgresConnection) -> None:
+    async def open_main(self) -> PostgresConnection:
+        """Opens a connection that belongs to its only user."""
+        return await self._open(self.settings.main)
+
+    async def prepare_home(self, home: _Home, connection: PostgresConnection) -> None:
+        """Prepares the database with the first connection on a loop."""
         async with home.preparing:
             if not home.is_prepared:
                 await self._prepare(connection)
@@ -363,10 +426,10 @@ class PostgresConnections:
         connection = await self._open(target, for_step=for_step)
         try:
             yield connection
-            with suppress(*driver_errors()):  # all is done, and the server may be gone
-                await connection.raw.close(timeout=CLOSE_S)
-        finally:
-            connection.raw.terminate()
+        except BaseException:
+            await connection.end(orderly=False)
+            raise
+        await connection.end(orderly=True)
 
     async def _open(self, target: ServerTarget, *, for_step: bool = False) -> PostgresConnection:
         """Opens a connection to the first server of a target that fits, and prepares it."""
@@ -418,18 +481,6 @@ class PostgresConnections:
         connection = PostgresConnection(raw, settings.schema, session=wanted, local={})
         await connection.set_session()
         return connection
-
-
-@contextmanager
-def _dropping_idle(home: _Home) -> Iterator[None]:
-    """After a failure that other connections to the same server share, closes those that are idle."""
-    try:
-        yield
-    except Exception as error:
-        if leaves_unknown_state(error):
-            home.statements.drop_idle()
-            home.steps.drop_idle()
-        raise
 
 
 def check_server(facts: PostgresServerFacts, settings: ConnectionSettings) -> None:

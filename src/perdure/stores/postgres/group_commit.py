@@ -39,15 +39,30 @@ class GroupCommit:
         self._asked = {True: deque[_Asked](), False: deque[_Asked]()}
         self._numbers = count()
         self._senders = set[asyncio.Task[None]]()
+        self._is_lone = self._sends_itself = False
 
     async def commit(self, changes: Sequence[Commit | Post]) -> list[ChangeAnswer]:
-        """See `Store.commit`. A caller that is cancelled does not stop the others, and its changes may take effect."""
+        """See `Store.commit`. A caller that is cancelled does not stop the others, and its changes may take effect.
+
+        A caller that comes alone, again and again, sends its changes itself, which spares it a task.
+        """
+        if self._is_lone and not self._senders and not self._sends_itself:
+            self._sends_itself = True
+            try:
+                return await self._carry_out(changes)
+            finally:
+                self._sends_itself = False
+                self._is_lone = not any(self._asked.values())
+                if not self._is_lone and not self._senders:
+                    self._begin_sender()
         asked = _Asked(next(self._numbers), changes, sum(map(_size_bytes, changes)), asyncio.get_running_loop().create_future())
         self._asked[all(map(self._is_simple, changes))].append(asked)
-        if len(self._senders) < STATEMENTS_MAX:
-            sender = asyncio.create_task(self._send())
-            self._senders.add(sender)
+        if len(self._senders) + self._sends_itself < STATEMENTS_MAX:
+            self._begin_sender()
         return await asked.answers
+
+    def _begin_sender(self) -> None:
+        self._senders.add(asyncio.create_task(self._send()))
 
     async def _send(self) -> None:
         try:
@@ -65,6 +80,7 @@ class GroupCommit:
             batch.append(waiting.popleft())
             changes += len(batch[-1].changes)
             size_bytes += batch[-1].size_bytes
+        self._is_lone = len(batch) == 1 and not any(self._asked.values())
         return batch
 
     async def _send_together(self, batch: Sequence[_Asked]) -> None:

@@ -86,7 +86,12 @@ def translated_errors(role: Callable[[], str] = lambda: "of the store") -> Itera
     try:
         yield
     except driver_errors() as error:
-        raise missing_grant_of(error, role()) or store_error(error) from error
+        raise translated_error(error, role()) from error
+
+
+def translated_error(error: Exception, role: str) -> StoreError | BadValue:
+    """Returns the store error for an error of asyncpg or of the network that a connection of this role has raised."""
+    return missing_grant_of(error, role) or store_error(error)
 
 
 def store_error(error: Exception) -> StoreError | BadValue:

@@ -5,7 +5,7 @@ This module has the transactions; `store_tables` has the statements that run in 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple, TypeVar, Unpack
 
 from perdure.core.envelopes import Ack, QueuedMessage
@@ -280,12 +280,9 @@ class PostgresStore:
             await connection.execute(first)
             yield connection.fetch
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[PostgresConnection]:
-        """Yields a connection for exclusive use. From the first call after something waits for notifications, those of other processes are received."""
-        await self._notifications.begin()
-        async with self._connections.connected() as connection:
-            yield connection
+    def _connected(self) -> AbstractAsyncContextManager[PostgresConnection]:
+        """Gives a connection for exclusive use. From the first call after something waits for notifications, those of other processes are received."""
+        return self._connections.connected(self._notifications.begin)
 
     async def _prepare(self, connection: PostgresConnection) -> None:
         """Makes sure that the schema is one that this version can use; see `migrations.prepare`."""
