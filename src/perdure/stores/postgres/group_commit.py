@@ -52,17 +52,12 @@ class GroupCommit:
                 return await self._carry_out(changes)
             finally:
                 self._sends_itself = False
-                self._is_lone = not any(self._asked.values())
-                if not self._is_lone and not self._senders:
-                    self._begin_sender()
+                self._is_lone = not self._senders
         asked = _Asked(next(self._numbers), changes, sum(map(_size_bytes, changes)), asyncio.get_running_loop().create_future())
         self._asked[all(map(self._is_simple, changes))].append(asked)
         if len(self._senders) + self._sends_itself < STATEMENTS_MAX:
-            self._begin_sender()
+            self._senders.add(asyncio.create_task(self._send()))
         return await asked.answers
-
-    def _begin_sender(self) -> None:
-        self._senders.add(asyncio.create_task(self._send()))
 
     async def _send(self) -> None:
         try:
