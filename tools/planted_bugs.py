@@ -143,6 +143,13 @@ GUARDS = (
     Guard("a commit notifies those who wait for work", "stores.memory:MemoryStore.commit", never("self._may_wake"), NO_FAULTS),
     Guard("a message that a release leaves is due again", "stores.memory:MemoryStore._set_head", never("released", "commit.creates"), FAULTS),
     Guard("a stale commit changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._advance", never("before.version"), SQLITE),
+    Guard("a row is in the log with the commit that it belongs to", "stores.sqlite.store_tables:SqliteTables.change", without("_append_rows"), SQLITE),
+    Guard(
+        "a row of a change that failed is not written with the next one",
+        "stores.sqlite.store_tables:SqliteTables.change",
+        without("self._rows.clear"),
+        suite("stores/sqlite/test_group_commit.py", "cannot_be_stored"),
+    ),
     Guard("a commit of an earlier epoch changes nothing in a file", "stores.sqlite.store_tables:SqliteTables._commit", never("commit.epoch"), IN_FILES),
     Guard("a release notifies those who wait for work in a file", "stores.sqlite.store_tables:SqliteTables._release", never("is_ready"), IN_FILES),
     Guard(
@@ -551,7 +558,25 @@ GUARDS = (
     ),
     Guard("timers wait during a pause", "core.execution:Execution.wake_at", never("self.parked"), DECIDE),
     Guard("nothing settles during a pause", "core.decision:_DecisionDraft._at_once", never("self.execution.parked"), DECIDE),
-    Guard("what is ready after a pause goes on", "core.decision:_DecisionDraft._feed", never("e.ResumedEvent"), FAULTS),
+    Guard("what is ready after a pause goes on", "core.decision:_DecisionDraft.take", never("e.ResumedEvent"), FAULTS),
+    Guard(
+        "whoever waits for an end learns of it at once",
+        "core.decision:_DecisionDraft._record",
+        never("_ROUTINE_EVENTS"),
+        suite("service/triggers/test_event_triggers.py"),
+    ),
+    Guard(
+        "what code emits under a name is announced",
+        "core.decision:_DecisionDraft._record",
+        never("event.op", "KeepOperation"),
+        suite("service/triggers/test_event_triggers.py"),
+    ),
+    Guard(
+        "a step that takes too long is given up in time",
+        "runtime.decision_loop:commit_of",
+        Instead("wake_at_s is None", "True"),
+        suite("runtime/test_timers_on_time.py"),
+    ),
     Guard("a cancelled execution ends as cancelled", "core.decision:_DecisionDraft._finish", never("cancelling is not None"), DECIDE),
     Guard(
         "an attempt that began late is not checked again before its time is over",

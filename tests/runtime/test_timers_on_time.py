@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from perdure import Context, Retry, step, workflow
 from perdure.core import messages, values
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.messages import SignalMessage, TaskMessage
@@ -69,3 +70,33 @@ async def test_work_that_is_due_later_is_begun_when_it_is_due(c: Cluster) -> Non
     assert await c.messages(GPU) == 1
     await asyncio.sleep(0.2)
     assert await c.messages(GPU) == 0
+
+
+@step
+async def endless() -> None:
+    """Never ends by itself."""
+    await asyncio.Event().wait()
+
+
+@step
+async def quick() -> float:
+    """The time."""
+    return now_s()
+
+
+@workflow
+async def impatient(ctx: Context) -> list[float]:
+    """How long each of several steps that never end was waited for, between steps that need no time."""
+    lasted = []
+    for timeout_s in (7.7, 3.3):
+        began_s = await ctx.step(quick)
+        await ctx.attempt(endless.with_(timeout=timeout_s, retry=Retry(max=1)))
+        lasted.append(await ctx.step(quick) - began_s)
+    return lasted
+
+
+@virtually
+async def test_a_step_that_takes_too_long_is_given_up_on_time(c: Cluster) -> None:
+    engine = await c.engine(impatient, poll_s=NEVER_S)
+    assert await c.start(engine, impatient)
+    assert await c.result(engine, impatient) == [pytest.approx(7.7, abs=0.001), pytest.approx(3.3, abs=0.001)]
