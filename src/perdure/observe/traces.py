@@ -57,8 +57,8 @@ class TracePlace(NamedTuple):
 class _GivenIds(IdGenerator):
     """Gives a span the ids that it is told."""
 
-    def __init__(self, given: SpanContext, is_random: bool) -> None:
-        self._given, self._is_random = given, is_random
+    def __init__(self, given: SpanContext, drawn: IdGenerator) -> None:
+        self._given, self._drawn = given, drawn
 
     def generate_span_id(self) -> int:
         return self._given.span_id
@@ -67,7 +67,7 @@ class _GivenIds(IdGenerator):
         return self._given.trace_id
 
     def is_trace_id_random(self) -> bool:
-        return self._is_random
+        return self._drawn.is_trace_id_random()  # asked only by versions of the SDK whose generators have it
 
 
 class _NotSampled:
@@ -181,7 +181,7 @@ class TraceObserver:
             links.append(Link(place.own))
             about["perdure.reopened"] = execution.reopened
         else:
-            self._tracer.id_generator = _GivenIds(place.own, self._drawn.is_trace_id_random())
+            self._tracer.id_generator = _GivenIds(place.own, self._drawn)
         try:
             span = self._tracer.start_span(_execution_name(key), within, SpanKind.INTERNAL, about, links, _nanoseconds(started.at_s))
         finally:
