@@ -26,6 +26,7 @@ from perdure.core.events import EndedEvent, Event
 from perdure.core.execution import Execution
 from perdure.core.operations import Failure, Outcome
 from perdure.core.paths import Key, path_text
+from perdure.observe.step_spans import StepSpans
 from perdure.runtime.observer import ObservedAttempt, ObservedRequest
 from perdure.runtime.trace_context import CARRIER, in_span_of_step
 from perdure.stores.protocol import Claimed
@@ -120,6 +121,7 @@ class TraceObserver:
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._drawn = tracer.id_generator
+        self._step_spans = StepSpans(tracer)
         self._places: dict[Key, TracePlace] = {}
 
     def place_of(self, key: Key, carried: Carried) -> TracePlace:
@@ -154,7 +156,7 @@ class TraceObserver:
         about = {"perdure.step": path_text(info.path), "perdure.attempt": info.attempt, **place.about}
         if queue:
             about["perdure.queue"] = queue
-        span = self._tracer.start_span(f"step {target}", place.within, SpanKind.CONSUMER if queue else SpanKind.INTERNAL, about)
+        span = self._step_spans.start(f"step {target}", place.within, place.own, SpanKind.CONSUMER if queue else SpanKind.INTERNAL, about)
         _ = otel_context.attach(trace.set_span_in_context(span, place.caller))  # the context ends with the attempt
         in_span_of_step.set(True)
         return _TracedAttempt(span)
