@@ -254,11 +254,12 @@ class App:
     def _enter(self, patience_s: float | None) -> SyncApp:
         thread = LoopThread("perdure-app")
         try:
-            thread.call(self._open(thread, patience_s))
-        except BaseException:
-            thread.close()
+            face = SyncApp(self, thread)
+            thread.call_to_end(self._open(thread, patience_s))
+        except BaseException as error:
+            self._abandon(thread, error)
             raise
-        return SyncApp(self, thread)
+        return face
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         thread = None if self._opened is None else self._opened.thread
@@ -266,6 +267,16 @@ class App:
             raise WrongVerb("`with app:` was left, and was not entered", "use `async with app:` in a coroutine, and `with app as shop:` elsewhere")
         try:
             thread.call(self._close(error))
+        except BaseException as interruption:
+            self._abandon(thread, interruption)
+            raise
+        thread.close()
+
+    def _abandon(self, thread: LoopThread, error: BaseException) -> None:
+        """Ends the thread. If an interruption has come after the App was opened there, or before its close began, closes it first."""
+        try:
+            if (opened := self._opened_here) is not None and opened.thread is thread:
+                thread.call(self._close(error))
         finally:
             thread.close()
 

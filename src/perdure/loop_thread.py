@@ -1,12 +1,17 @@
-"""Runs an event loop in a thread, through which sync code calls async code. A call blocks only the calling thread."""
+"""Runs an event loop in a thread, through which sync code calls async code. A call blocks only the calling thread.
+
+Ctrl-C raises KeyboardInterrupt in the main thread after any call of a function, also in the middle of the standard library's code. A caller that is
+interrupted therefore shares no lock with the loop thread that it could leave locked, or release twice (`concurrent.futures.Future` has one): it waits for
+a lock of its own, which only the loop thread releases.
+"""
 
 import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator
-from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from contextlib import suppress
+from typing import Any, Generic, TypeVar, cast
 
 from perdure.core.errors import StoreUnavailable, WrongVerb
 from perdure.service.service_access import ServiceAccess
@@ -38,7 +43,12 @@ class LoopThread:
         self._closing = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            if isinstance(error.__context__, KeyboardInterrupt):  # an interrupted start may release a lock twice, which hides the interruption
+                raise error.__context__ from None
+            raise
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in the thread and returns its result. An interruption of the caller cancels the coroutine.
@@ -47,61 +57,60 @@ class LoopThread:
             StoreUnavailable: the thread was closed.
             WrongVerb: the caller is that thread, which would wait for itself; or a forked process, which does not have the thread.
         """
-        if threading.current_thread() is self._thread:
-            coroutine.close()
-            raise WrongVerb("a client was used on its own event loop", "use the async client there")
-        future = self._submit(coroutine)
+        return self._call(coroutine, 0.0)
+
+    def call_to_end(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Does the same as `call`; but an interrupted caller waits up to `CLEANUP_S` until the coroutine has ended, so that it can clean up."""
+        return self._call(coroutine, CLEANUP_S)
+
+    def _call(self, coroutine: Coroutine[Any, Any, T], cleanup_s: float) -> T:
+        call = _Call(self._loop, coroutine)
         try:
+            if threading.current_thread() is self._thread:
+                raise WrongVerb("a client was used on its own event loop", "use the async client there")
+            self._expect_own_process()
             with short_traceback:
-                return _result(future)
-        except CancelledError as error:
-            raise StoreUnavailable(CLOSED) from error
+                self._begin(call)
+                return call.result()
         except BaseException:
-            future.cancel()
+            call.cancel(cleanup_s)
             raise
 
     async def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Does the same as `call` for a caller on an event loop, which goes on meanwhile."""
-        return await asyncio.wrap_future(self._submit(coroutine))
-
-    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        if self._pid != os.getpid():
-            coroutine.close()
-            raise WrongVerb("a client was used in a forked process", "it runs in a thread that only the process it was forked from has: open another one here")
-        with self._closing:
-            if self.closed:
-                coroutine.close()
-                raise StoreUnavailable(CLOSED)
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
-    def call_to_end(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Does the same as `call`; but an interrupted caller waits up to `CLEANUP_S` until the coroutine has ended, so that it can clean up."""
-        begun, ended = threading.Event(), threading.Event()
-
-        async def watched() -> T:
-            begun.set()
-            try:
-                return await coroutine
-            finally:
-                ended.set()
-
         try:
-            return self.call(watched())
+            self._expect_own_process()
+            with self._closing:
+                self._expect_open()
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException:
-            if begun.is_set():
-                _ = ended.wait(CLEANUP_S)
-            else:
-                coroutine.close()
+            coroutine.close()
             raise
+        return await asyncio.wrap_future(future)
+
+    def _expect_own_process(self) -> None:
+        if self._pid != os.getpid():
+            raise WrongVerb("a client was used in a forked process", "it runs in a thread that only the process it was forked from has: open another one here")
+
+    def _expect_open(self) -> None:
+        if self.closed:
+            raise StoreUnavailable(CLOSED)
+
+    def _begin(self, call: "_Call[Any]") -> None:
+        with self._closing:
+            self._expect_open()
+            call.is_posted = True
+            self._loop.call_soon_threadsafe(call.begin)
 
     def drain(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
         """Yields the items of an async generator as they are requested."""
+        requested = _RequestedItems(items)
         try:
-            while (found := self.call(_NextItem(items))) is not None:
+            while (found := self.call(_Deferred(requested.next))) is not None:
                 yield found[0]
         finally:
             if not self.closed:
-                self.call(items.aclose())
+                self.call(_Deferred(requested.close))
 
     def close(self) -> None:
         """Stops the loop after cancelling its tasks and waiting for them. Closing twice has no effect."""
@@ -155,53 +164,123 @@ def run_in_user_transaction(thread: LoopThread, access: ServiceAccess, connectio
     return run_without_waiting(coroutine, wrong)
 
 
-def _result(future: Future[T]) -> T:
-    """Waits for the result of a future.
+class _Call(Generic[T]):
+    """A coroutine that the loop thread runs for a caller in another thread. The caller may be interrupted anywhere, also before the coroutine begins."""
 
-    In the main thread it wakes up every `SIGNALS_S`: Python runs signal handlers there, and a signal that arrives just before the wait begins does not end it.
-    """
-    wait_s = SIGNALS_S if threading.current_thread() is threading.main_thread() else None
-    while True:
+    def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._loop = loop
+        self._coroutine = coroutine
+        self._task: asyncio.Task[T] | None = None
+        self._outcome: tuple[T | None, BaseException | None] | None = None
+        self.is_posted = False
+        self._is_over = False
+        self._ended = threading.Lock()
+        _ = self._ended.acquire()
+
+    def begin(self) -> None:
+        """Begins the coroutine. Runs in the loop thread."""
+        self._task = self._loop.create_task(self._coroutine)
+        self._task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: asyncio.Task[T]) -> None:
+        # The task itself stays in this thread. Freeing it runs callbacks of weak references, and an interruption of those would be lost in the main thread.
+        self._task = None
+        error = StoreUnavailable(CLOSED) if task.cancelled() else task.exception()
+        self._end((None, error) if error is not None else (task.result(), None))
+
+    def _end(self, outcome: tuple[T | None, BaseException | None]) -> None:
+        self._outcome, self._is_over = outcome, True
+        self._ended.release()
+
+    def result(self) -> T:
+        """Waits for the end of the coroutine, and returns its result or raises its error.
+
+        In the main thread it wakes up every `SIGNALS_S`: Python runs signal handlers there, and a signal that arrives just before the wait begins, or that
+        another thread receives, does not end it.
+        """
+        wait_s = SIGNALS_S if threading.current_thread() is threading.main_thread() else -1.0
+        while not self._ended.acquire(timeout=wait_s):
+            pass
+        assert self._outcome is not None
+        (result, error), self._outcome = self._outcome, None
+        if error is None:
+            return cast(T, result)
         try:
-            return future.result(wait_s)
-        except TimeoutError:
-            if future.done():
-                return future.result()
+            raise error
+        finally:
+            error = None  # its traceback has this frame, which must not have it in turn
+
+    def cancel(self, cleanup_s: float) -> None:
+        """Cancels the coroutine unless it has ended, and waits up to `cleanup_s` for its end."""
+        if self._is_over:
+            return
+        if not self.is_posted:
+            self._coroutine.close()
+            return
+        with suppress(RuntimeError):  # the loop was closed, so nothing runs there any more
+            self._loop.call_soon_threadsafe(self._cancel)
+            if cleanup_s:
+                _ = self._ended.acquire(timeout=cleanup_s)
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            _ = self._task.cancel()
+        elif not self._is_over:  # the caller was interrupted while it posted the coroutine
+            self._coroutine.close()
+            self._end((None, StoreUnavailable(CLOSED)))
 
 
-class _NextItem(Coroutine[Any, Any, tuple[T] | None]):
-    """A coroutine that returns the next item of a generator in a tuple, or None at its end. It begins where it is first sent something.
+class _RequestedItems(Generic[T]):
+    """The items of an async generator, which another thread requests one by one."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._request: asyncio.Task[Any] | None = None
+
+    async def next(self) -> tuple[T] | None:
+        """Returns the next item in a tuple, or None at the end."""
+        self._request = asyncio.current_task()
+        try:
+            return (await anext(self._items),)
+        except StopAsyncIteration:
+            return None
+
+    async def close(self) -> None:
+        """Closes the generator. A request whose caller was interrupted is cancelled before: a generator can't be closed while it runs."""
+        request = self._request
+        if request is not None and not request.done():
+            _ = request.cancel()
+            _ = await asyncio.wait((request,))
+        await self._items.aclose()
+
+
+class _Deferred(Coroutine[Any, Any, T]):
+    """A coroutine that is made where it is first sent something.
 
     Python warns of a coroutine that was never awaited, which an interruption of the caller between its creation and its handing over would leave.
     """
 
-    def __init__(self, items: AsyncGenerator[T, None]) -> None:
-        self._items = items
-        self._begun: Coroutine[Any, Any, tuple[T] | None] | None = None
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+        self._made: Coroutine[Any, Any, T] | None = None
+
+    def _coroutine(self) -> Coroutine[Any, Any, T]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
     def send(self, value: Any) -> Any:
         """See `Coroutine.send`."""
-        if self._begun is None:
-            self._begun = _next(self._items)
-        return self._begun.send(value)
+        return self._coroutine().send(value)
 
     def throw(self, *error: Any) -> Any:
         """See `Coroutine.throw`."""
-        if self._begun is None:
-            self._begun = _next(self._items)
-        return self._begun.throw(*error)
+        return self._coroutine().throw(*error)
 
     def close(self) -> None:
         """See `Coroutine.close`."""
-        if self._begun is not None:
-            self._begun.close()
+        if self._made is not None:
+            self._made.close()
 
-    def __await__(self) -> Generator[Any, Any, tuple[T] | None]:
-        return _next(self._items).__await__()
-
-
-async def _next(items: AsyncGenerator[T, None]) -> tuple[T] | None:
-    try:
-        return (await anext(items),)
-    except StopAsyncIteration:
-        return None
+    def __await__(self) -> Generator[Any, Any, T]:
+        return self._coroutine().__await__()
