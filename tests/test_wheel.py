@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.parametrize("minor", [pytest.param(minor, id=f"3.{minor}", marks=[] if minor == RUNNING else [pytest.mark.prove]) for minor in sorted(CANDIDATES)])
 def test_the_installed_wheel_runs_a_step_once_ever(minor: int, wheel: Path, tmp_path: Path) -> None:
     python = environment(minor, tmp_path / "env")
@@ -67,7 +67,7 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     assert expected - set(ZipFile(wheel).namelist()) == set()
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_the_installed_wheel_serves_the_console_without_node(wheel: Path, tmp_path: Path) -> None:
     expect_built()
     python = environment(RUNNING, tmp_path / "env")

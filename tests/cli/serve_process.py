@@ -13,6 +13,8 @@ from pathlib import Path
 from ssl import SSLContext
 from typing import Any, NamedTuple
 
+from tests.cli.shell import run_aside
+
 FLOWS = Path(__file__).with_name("served_flows.py")
 WAIT_S = 60.0
 
@@ -39,10 +41,9 @@ def free_port() -> int:
 
 def new_key(directory: Path, *options: str) -> str:
     """A key that the command has made in the database of a directory."""
-    made = subprocess.run(
-        [*command("keys", "create", "test"), *(options or ("--admin",))], env=environment(directory), capture_output=True, text=True, check=True
-    )
-    return made.stdout.strip()
+    made = run_aside("--db", f"sqlite:///{directory}/served.db", "keys", "create", "test", *(options or ("--admin",)))
+    assert made.code == 0, made.err
+    return made.out.strip()
 
 
 def command(*words: str) -> list[str]:
@@ -60,7 +61,7 @@ class ServeProcess:
     """A process that serves the database of a directory; its log is `log` there."""
 
     def __init__(self, directory: Path, *options: str, targets: tuple[str, ...] = (str(FLOWS),), **more: str) -> None:
-        self.log = directory / "serve.log"
+        self.directory, self.log = directory, directory / "serve.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command("serve", *targets, *options), env=environment(directory, **more), stdout=subprocess.PIPE, stderr=log, text=True

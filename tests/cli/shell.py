@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,13 @@ class Shell:
         said = self.run(command, stdin)
         assert said.code == 0, said.err
         return said.out
+
+
+def run_aside(*words: str, **environment: str | None) -> Said:
+    """Runs a command in this process, which is faster than in one of its own, and in a thread: the caller may have an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(CliRunner().invoke, root, list(words), env=environment, prog_name="perdure").result()
+    return Said(result.exit_code, result.stdout, result.stderr)
 
 
 def steady(text: str, directory: Path) -> str:

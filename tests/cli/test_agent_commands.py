@@ -1,9 +1,7 @@
 """`perdure costs` and `perdure memories`: what the answers of models have cost, and what agents remember."""
 
 import json
-import sys
 from pathlib import Path
-from subprocess import run
 from typing import Any
 
 import pytest
@@ -11,6 +9,13 @@ import pytest
 from perdure.agent import Agent
 from perdure.definitions.kinds.deployment import Deployment
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ModelUsage, ToolCall
+from tests.cli.shell import run_aside
+
+
+def succeeded(*words: str) -> str:
+    said = run_aside(*words)
+    assert said.code == 0, said.err
+    return said.out
 
 
 async def dear(request: ChatRequest) -> ChatAnswer:
@@ -24,7 +29,7 @@ def test_costs_are_a_table_or_data(tmp_path: Path) -> None:
     assert teller.with_(db=db, id="1").run("Go") == "done"
 
     def costs(*options: str) -> Any:
-        return run([sys.executable, "-m", "perdure.cli", "--db", db, "costs", *options], capture_output=True, text=True, check=True).stdout
+        return succeeded("--db", db, "costs", *options)
 
     table = costs("--within", "1h")
     assert "teller" in table and "1,200 in (1,000 cached), 30 out" in table and "0.2500" in table
@@ -45,7 +50,7 @@ def test_memories_are_listed_and_removed(tmp_path: Path) -> None:
     assert clerk.with_(db=db, id="1").run("Keep it") == "kept"
 
     def told(*words: str) -> str:
-        return run([sys.executable, "-m", "perdure.cli", "--db", db, "memories", "clerk", *words], capture_output=True, text=True, check=True).stdout
+        return succeeded("--db", db, "memories", "clerk", *words)
 
     assert "likes tea" in told() and "clerk/1" in told()
     assert told("--forget", "Ada") == "clerk has forgotten Ada\n" and told("-o", "ids") == ""

@@ -221,7 +221,7 @@ def test_a_new_project_can_be_installed(template: str) -> None:
         assert str(project.place) in "".join(links.read(one).decode() for one in links.namelist())
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_script_that_is_killed_in_its_pause_continues() -> None:
     project = ProjectDirectory("script")
     command = project.commands()[-1]

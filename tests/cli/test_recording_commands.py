@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import chdir
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,16 +19,24 @@ from perdure.cli.recording_views import recording_lines, suggestion_lines
 from perdure.operations.on_recordings import RecordingDetails, RecordingSuggestions
 from perdure.recording.recorded_definition import StepOrder
 from perdure.recording.recording_view import RecordedCall
+from tests.cli.shell import run_aside
 
 SERVER = Path(__file__).parent.parent / "mcp" / "raw_server.py"
 CANARY = "canary-41c7"
 
 
 def perdure(directory: Path, *arguments: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "perdure.cli", *arguments]
+    with chdir(directory):
+        ended = run_aside(*arguments)
+    assert ended.code == code, ended.err
+    return ended.out if code == 0 else ended.err
+
+
+def refusal(directory: Path, *arguments: str, code: int) -> str:
+    command = [sys.executable, "-m", "perdure.cli", "mcp", *arguments]
     ended = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == code, ended.stderr
-    return ended.stdout if code == 0 else ended.stderr
+    return ended.stderr
 
 
 def recorder(directory: Path, *more: str) -> Client:
@@ -104,11 +113,11 @@ def test_what_is_not_shown_or_not_searched_is_said() -> None:
 @pytest.mark.slow
 def test_what_can_not_be_recorded_is_refused(tmp_path: Path) -> None:
     (tmp_path / "none.json").write_text('{"mcpServers": {}}')
-    assert "needs MCP servers" in perdure(tmp_path, "mcp", "--record", "--tools", "none.json", code=10)
-    assert "is no file of MCP servers" in perdure(tmp_path, "mcp", "--record", "--tools", "shop.py", code=10)
+    assert "needs MCP servers" in refusal(tmp_path, "--record", "--tools", "none.json", code=10)
+    assert "is no file of MCP servers" in refusal(tmp_path, "--record", "--tools", "shop.py", code=10)
     gone = {"mcpServers": {"gone": {"command": "no-such-program-anywhere"}}}
     (tmp_path / "gone.json").write_text(json.dumps(gone))
-    refused = perdure(tmp_path, "mcp", "--record", "--tools", "gone.json", code=10)
+    refused = refusal(tmp_path, "--record", "--tools", "gone.json", code=10)
     assert "the MCP server gone can't be reached" in refused and "Traceback" not in refused
-    assert "belong to --record" in perdure(tmp_path, "mcp", "--recording", "r1", code=20)
-    assert "leave --queue out" in perdure(tmp_path, "mcp", "--record", "--tools", "none.json", "--queue", "q", code=20)
+    assert "belong to --record" in refusal(tmp_path, "--recording", "r1", code=20)
+    assert "leave --queue out" in refusal(tmp_path, "--record", "--tools", "none.json", "--queue", "q", code=20)

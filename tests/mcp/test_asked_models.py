@@ -118,10 +118,10 @@ async def test_a_cancelled_call_asks_no_model_any_more() -> None:
 @pytest.mark.slow
 async def test_while_calls_of_two_tenants_are_open_no_model_is_asked() -> None:
     model = Model()
-    async with sampling(model, "tiny", {"tool": "raw.samples", "with": {"delay": 4.0}}, timeout="30s") as (app, flow):
-        (alone,) = await (await app.start(flow.with_(id="0", tenant="a"))).result(timeout="30s")
-        first = await app.start(flow.with_(id="1", tenant="a"))
-        second = await app.start(flow.with_(id="2", tenant="b"))
+    async with sampling(model, "tiny", {"tool": "raw.samples", "with": {"delay": "@input.delay"}}, timeout="30s") as (app, flow):
+        (alone,) = await (await app.start(flow.with_(id="0", tenant="a"), {"delay": 0})).result(timeout="30s")
+        first = await app.start(flow.with_(id="1", tenant="a"), {"delay": 2.0})
+        second = await app.start(flow.with_(id="2", tenant="b"), {"delay": 1.0})  # the server answers one call after the other
         answers = [*await first.result(timeout="30s"), *await second.result(timeout="30s")]
     (refused,) = [one["message"] for one in answers if "message" in one]
     assert "not known for which call" in refused, "the other one was open when it asked"

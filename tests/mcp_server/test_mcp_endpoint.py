@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,58 +42,70 @@ async def connected(url: str, key: str, *, mode: str = "auto", **headers: str) -
         yield client
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServeProcess]:
-    _ = new_key(tmp_path)
-    with serving(tmp_path, "--mcp-workflows", "order", targets=(str(SHOP),)) as process:
+@contextmanager
+def shop_server(directory: Path) -> Iterator[ServeProcess]:
+    """A server of the shop."""
+    _ = new_key(directory)
+    with serving(directory, "--mcp-workflows", "order", targets=(str(SHOP),)) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """A server that the tests of this module share."""
+    with shop_server(tmp_path_factory.mktemp("shop")) as process:
         yield process
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_client_starts_decides_and_reads_with_a_key(tmp_path: Path, server: ServeProcess, mode: str) -> None:
-    key = new_key(tmp_path)
+async def test_a_client_starts_decides_and_reads_with_a_key(server: ServeProcess, mode: str) -> None:
+    key = new_key(server.directory)
     async with connected(server.url, key, mode=mode) as client:
         assert "run_order" in [one.name for one in (await client.list_tools()).tools]
         started = await called(client, "run_order", cents=20_000)
         assert started["status"] == "waiting_approval"
         _ = await called(client, "decide_approval", id=started["approvals"][0]["id"], decision="approve", by="ada")
         assert (await called(client, "wait_for_execution", id=started["id"]))["status"] == "completed"
-        _ = await called(client, "create_workflow", document=INVOICE)
+        _ = await called(client, "create_workflow", document={**INVOICE, "name": f"invoice-{mode}"})
     audit = server.request("GET", "/api/audit", key=key).json["items"]
     decided = next(one["entry"] for one in audit if one["entry"]["operation"] == "runs.decide")
     assert decided["subject"].startswith("key:") and decided["address"] == "127.0.0.1"
 
 
-async def test_each_key_has_the_tools_of_its_roles_and_its_tenant(tmp_path: Path, server: ServeProcess) -> None:
-    viewer, other = new_key(tmp_path, "--role", "viewer"), new_key(tmp_path, "--admin", "--tenant", "other")
+async def test_each_key_has_the_tools_of_its_roles_and_its_tenant(server: ServeProcess) -> None:
+    viewer, other = new_key(server.directory, "--role", "viewer"), new_key(server.directory, "--admin", "--tenant", "other")
     async with connected(server.url, viewer) as client:
         names = [one.name for one in (await client.list_tools()).tools]
         assert "list_executions" in names and not {"start_workflow", "run_order", "cancel_execution"} & set(names)
         refused = await client.call_tool("start_workflow", {"workflow": "order", "input": {"cents": 1}})
         assert refused.is_error and refused.structured_content["code"] == "forbidden"
-    async with connected(server.url, new_key(tmp_path)) as client:
+    async with connected(server.url, new_key(server.directory)) as client:
         _ = await called(client, "start_workflow", workflow="order", input={"cents": 1})
     async with connected(server.url, other) as client:
         assert (await called(client, "list_executions"))["items"] == []
 
 
-def test_without_a_valid_key_nothing_is_said(tmp_path: Path, server: ServeProcess) -> None:
+def test_without_a_valid_key_nothing_is_said(server: ServeProcess) -> None:
     for key in ("", "prd_wrong_key"):
         answer = server.request("POST", "/mcp", LIST, key, ACCEPT)
         assert answer.status == 401 and answer.headers["www-authenticate"] == "Bearer"
         assert "tools" not in answer.body.decode()
-    revoked = new_key(tmp_path)
+
+
+@pytest.mark.prove
+def test_a_key_that_is_revoked_opens_nothing_within_seconds(server: ServeProcess) -> None:
+    revoked = new_key(server.directory)
     id = server.request("GET", "/api/whoami", key=revoked).json["subject"].removeprefix("key:")
     assert server.request("POST", "/mcp", LIST, revoked, ACCEPT).status == 200
-    assert server.request("DELETE", f"/api/keys/{id}", key=new_key(tmp_path)).status == 200
+    assert server.request("DELETE", f"/api/keys/{id}", key=new_key(server.directory)).status == 200
     until_s = time.monotonic() + 20
     while server.request("POST", "/mcp", LIST, revoked, ACCEPT).status != 401:  # within seconds
         assert time.monotonic() < until_s
         time.sleep(0.2)
 
 
-def test_there_are_no_sessions(tmp_path: Path, server: ServeProcess) -> None:
-    key = new_key(tmp_path)
+def test_there_are_no_sessions(server: ServeProcess) -> None:
+    key = new_key(server.directory)
     begun = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     first = server.request("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begun}, key, ACCEPT)
     assert first.status == 200 and "mcp-session-id" not in first.headers and first.headers["x-request-id"]
@@ -104,8 +116,8 @@ def test_there_are_no_sessions(tmp_path: Path, server: ServeProcess) -> None:
         assert answer.status == 405 and answer.headers["allow"] == "POST"
 
 
-def test_nonsense_is_refused(tmp_path: Path, server: ServeProcess) -> None:
-    key = new_key(tmp_path)
+def test_nonsense_is_refused(server: ServeProcess) -> None:
+    key = new_key(server.directory)
     for body in ([], [LIST, LIST], {}, {"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": 5}}, 5, "x"):
         answer = server.request("POST", "/mcp", body, key, ACCEPT)
         assert answer.status < 500 and ("error" in answer.json or answer.status >= 400), (body, answer)
@@ -124,11 +136,16 @@ async def test_several_processes_answer_one_client(tmp_path: Path) -> None:
             assert (await called(client, "wait_for_execution", id=started["id"]))["result"] == "20000 cents are charged"
 
 
-async def test_a_stop_ends_a_wait_and_the_process(tmp_path: Path, server: ServeProcess) -> None:
-    async with connected(server.url, new_key(tmp_path)) as client:
+async def test_a_stop_ends_a_wait_and_the_process(tmp_path: Path) -> None:
+    with shop_server(tmp_path) as server:
+        await _stopped(server)
+
+
+async def _stopped(server: ServeProcess) -> None:
+    async with connected(server.url, new_key(server.directory)) as client:
         waiting = await called(client, "start_workflow", workflow="order", input={"cents": 20_000})
         wait = asyncio.create_task(client.call_tool("wait_for_execution", {"id": waiting["id"], "waitSeconds": 50}))
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(0.5)
         server.process.terminate()
         async with asyncio.timeout(25):
             answer = await wait

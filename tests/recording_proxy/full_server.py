@@ -31,10 +31,14 @@ async def work(ctx: Context, parts: int) -> str:
 
 @server.tool  # type: ignore[untyped-decorator]  # the library is not imported for types here
 async def wait(s: float) -> str:
-    """Waits, and says when it is cancelled."""
+    """Waits, or until there is a file "go", and says when it is cancelled."""
     mark("begun")
     try:
-        await asyncio.sleep(s)
+        async with asyncio.timeout(s):
+            while not Path(os.environ["MARKS"], "go").exists():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        return "waited"
     except asyncio.CancelledError:
         mark("cancelled")
         raise

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,11 +35,21 @@ def started(directory: Path, *options: str) -> Any:
     return serving(directory, "--tools", str(directory / "mcp.json"), *options, targets=())
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServeProcess]:
-    _ = new_key(tmp_path)
-    with started(tmp_path) as process:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    """A server that the tests of this module share. Each has a recording of its own."""
+    directory = tmp_path_factory.mktemp("recorded")
+    _ = new_key(directory)
+    with started(directory) as process:
         yield process
+
+
+@pytest.fixture
+def recording(server: ServeProcess, request: pytest.FixtureRequest) -> str:
+    """The id of a recording of this test, before which no call has left marks."""
+    for mark in ("begun", "cancelled", "go"):
+        (server.directory / mark).unlink(missing_ok=True)
+    return f"r{zlib.crc32(request.node.name.encode())}"
 
 
 @asynccontextmanager
@@ -56,14 +67,14 @@ def text(answer: Any) -> str:
     return str(answer.content[0].text)
 
 
-async def test_calls_are_recorded_with_references_and_saved_by_an_author(tmp_path: Path, server: ServeProcess) -> None:
-    operator, author = new_key(tmp_path, "--role", "operator"), new_key(tmp_path, "--role", "operator", "--role", "author")
+async def test_calls_are_recorded_with_references_and_saved_by_an_author(server: ServeProcess, recording: str) -> None:
+    operator, author = new_key(server.directory, "--role", "operator"), new_key(server.directory, "--role", "operator", "--role", "author")
     reported: list[float] = []
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
         reported.append(progress)
 
-    async with connected(server.url, operator) as client:
+    async with connected(server.url, operator, recording) as client:
         names = {one.name for one in (await client.list_tools()).tools}
         assert {"get_user", "charge", "recording_save"} <= names
         found = await client.call_tool("get_user", {"id": 7})
@@ -74,37 +85,37 @@ async def test_calls_are_recorded_with_references_and_saved_by_an_author(tmp_pat
         assert refused.is_error and "author" in text(refused)
         assert [one.uri for one in (await client.list_resources()).resources]
     assert reported == [1, 2, 3]
-    async with connected(server.url, author) as client:
+    async with connected(server.url, author, recording) as client:
         saved = await client.call_tool("recording_save", {"name": "greeting"})
         assert not saved.is_error, saved.content
-    admin = new_key(tmp_path)
+    admin = new_key(server.directory)
     version = server.request("GET", "/api/workflow-versions/greeting", key=admin).json
     assert "@get_user_1.name" in json.dumps(version), version
     entries = server.request("GET", "/api/audit", key=admin).json["items"]
     assert "recordings.save" in {one["entry"]["operation"] for one in entries}
-    calls = server.request("GET", "/api/recordings/r1", key=admin).json["calls"]
+    calls = server.request("GET", f"/api/recordings/{recording}", key=admin).json["calls"]
     assert [(one["step"], one.get("sent")) for one in calls[:2]] == [("get_user_1", {"id": 7}), ("echo_1", {"text": "Ada"})]
 
 
-async def test_the_id_of_a_recording_opens_nothing(tmp_path: Path, server: ServeProcess) -> None:
-    async with connected(server.url, new_key(tmp_path, "--role", "operator")) as client:
+async def test_the_id_of_a_recording_opens_nothing(server: ServeProcess, recording: str) -> None:
+    async with connected(server.url, new_key(server.directory, "--role", "operator"), recording) as client:
         _ = await client.call_tool("get_user", {"id": 1})
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accept = {"accept": "application/json, text/event-stream"}
-    for key, status in (("", 401), (new_key(tmp_path, "--role", "viewer"), 403), (new_key(tmp_path, "--role", "author"), 403)):
-        assert server.request("POST", "/mcp/record/r1", call, key=key, headers=accept).status == status
-    other = new_key(tmp_path, "--admin", "--tenant", "other")
-    async with connected(server.url, other) as client:
+    for key, status in (("", 401), (new_key(server.directory, "--role", "viewer"), 403), (new_key(server.directory, "--role", "author"), 403)):
+        assert server.request("POST", f"/mcp/record/{recording}", call, key=key, headers=accept).status == status
+    other = new_key(server.directory, "--admin", "--tenant", "other")
+    async with connected(server.url, other, recording) as client:
         shown = text(await client.call_tool("recording_status", {}))
         assert "get_user_1" not in shown, "another tenant has a recording of its own under this id"
-    admin = new_key(tmp_path)
+    admin = new_key(server.directory)
     assert server.request("POST", "/mcp/record/a%2Fb/c", call, key=admin, headers=accept).status == 404
-    assert server.request("GET", "/mcp/record/r1", key=admin).status == 405
+    assert server.request("GET", f"/mcp/record/{recording}", key=admin).status == 405
 
 
-async def test_what_a_server_asks_is_an_approval(tmp_path: Path, server: ServeProcess) -> None:
-    key = new_key(tmp_path)
-    async with connected(server.url, key) as client:
+async def test_what_a_server_asks_is_an_approval(server: ServeProcess, recording: str) -> None:
+    key = new_key(server.directory)
+    async with connected(server.url, key, recording) as client:
         calling = asyncio.create_task(client.call_tool("asks", {}))
         waiting: list[Any] = []
         while not waiting:
@@ -124,54 +135,56 @@ async def until(happened: Callable[[], bool]) -> None:
     raise AssertionError("it did not happen in time")
 
 
-async def test_a_call_that_its_client_cancels_ends_at_its_server(tmp_path: Path, server: ServeProcess) -> None:
-    key = new_key(tmp_path)
-    async with connected(server.url, key) as client:
+async def test_a_call_that_its_client_cancels_ends_at_its_server(server: ServeProcess, recording: str) -> None:
+    key = new_key(server.directory)
+    async with connected(server.url, key, recording) as client:
         calling = asyncio.create_task(client.call_tool("wait", {"s": 100}))
-        await until((tmp_path / "begun").exists)
+        await until((server.directory / "begun").exists)
         calling.cancel()
-        await until((tmp_path / "cancelled").exists)
-    (call,) = server.request("GET", "/api/recordings/r1", key=key).json["calls"]
+        await until((server.directory / "cancelled").exists)
+    (call,) = server.request("GET", f"/api/recordings/{recording}", key=key).json["calls"]
     assert call["state"] in ("in_doubt", "cancelled")
 
 
-async def test_a_message_cancels_the_request_of_its_caller_that_it_names(tmp_path: Path, server: ServeProcess) -> None:
-    key, other = new_key(tmp_path), new_key(tmp_path, "--role", "operator")
+async def test_a_message_cancels_the_request_of_its_caller_that_it_names(server: ServeProcess, recording: str) -> None:
+    key, other = new_key(server.directory), new_key(server.directory, "--role", "operator")
     headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
 
     async def posted(message: dict[str, Any], by: str = key) -> Any:
-        return await asyncio.to_thread(server.request, "POST", "/mcp/record/r1", {"jsonrpc": "2.0", **message}, key=by, headers=headers)
+        return await asyncio.to_thread(server.request, "POST", f"/mcp/record/{recording}", {"jsonrpc": "2.0", **message}, key=by, headers=headers)
 
     async def cancelled(id: Any, by: str = key) -> None:
         assert (await posted({"method": "notifications/cancelled", "params": {"requestId": id}}, by)).status == 202
 
     calling = asyncio.create_task(posted({"id": 7, "method": "tools/call", "params": {"name": "wait", "arguments": {"s": 100}}}))
-    await until((tmp_path / "begun").exists)
+    await until((server.directory / "begun").exists)
     for id, by in ((8, key), ("7", key), (7, other)):
         await cancelled(id, by)
     await asyncio.sleep(0.5)
-    assert not (tmp_path / "cancelled").exists() and not calling.done(), "it is the request of another id, or of another caller"
+    assert not (server.directory / "cancelled").exists() and not calling.done(), "it is the request of another id, or of another caller"
     await cancelled(7)
-    await until((tmp_path / "cancelled").exists)
+    await until((server.directory / "cancelled").exists)
     answered = await asyncio.wait_for(calling, 60)
     assert answered.status == 200 and b'"isError":true' in answered.body
     await cancelled(7)  # it has ended; nothing happens
 
 
-async def test_of_two_open_requests_of_one_id_none_is_cancelled(tmp_path: Path, server: ServeProcess) -> None:
-    key, headers = new_key(tmp_path), {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+async def test_of_two_open_requests_of_one_id_none_is_cancelled(server: ServeProcess, recording: str) -> None:
+    key, headers = new_key(server.directory), {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
 
     async def posted(message: dict[str, Any]) -> Any:
-        return await asyncio.to_thread(server.request, "POST", "/mcp/record/r1", {"jsonrpc": "2.0", **message}, key=key, headers=headers)
+        return await asyncio.to_thread(server.request, "POST", f"/mcp/record/{recording}", {"jsonrpc": "2.0", **message}, key=key, headers=headers)
 
     def waiting(s: float) -> asyncio.Task[Any]:
         return asyncio.create_task(posted({"id": 1, "method": "tools/call", "params": {"name": "wait", "arguments": {"s": s}}}))
 
-    async with connected(server.url, key) as client:
+    async with connected(server.url, key, recording) as client:
         await client.call_tool("recording_status", {})  # the recording has begun
-    calls = [waiting(4), waiting(4)]
-    await until(lambda: len(server.request("GET", "/api/recordings/r1", key=key).json["calls"]) == 2)
+    calls = [waiting(100), waiting(100)]
+    await until(lambda: len(server.request("GET", f"/api/recordings/{recording}", key=key).json["calls"]) == 2)
     await posted({"method": "notifications/cancelled", "params": {"requestId": 1}})
+    await asyncio.sleep(0.2)  # time enough for a wrong cancellation
+    (server.directory / "go").touch()
     answers = await asyncio.gather(*calls)
     assert all(b"waited" in answer.body for answer in answers)
 

@@ -120,6 +120,7 @@ def terminal(directory: Path) -> Iterator[Terminal]:
             os.close(theirs)
 
 
+@pytest.mark.prove
 def test_killed_with_a_key_it_goes_on_and_ends_as_the_customer_decides(tmp_path: Path) -> None:
     with terminal(tmp_path) as demo:
         before = demo.modes()
