@@ -21,11 +21,17 @@ STEPS = ["add_1", "charge_1", "put_1", "fails_1", "echo_1"]
 SAMPLE = (2, 6, 9, 11, 14, 17)
 
 
-def run(point: int, directory: Path) -> tuple[int, list[dict[str, Any]]]:
-    """Runs the recorder; returns how it ended and what it printed."""
+def server_file(directory: Path) -> Path:
+    """Writes the file with the MCP server of the recorders of a directory."""
     config = directory / "mcp.json"
     calls = {"CALLS": str(directory / "calls")}
     config.write_text(json.dumps({"mcpServers": {"raw": {"command": sys.executable, "args": [str(SERVER)], "env": calls, "timeout": "5s"}}}))
+    return config
+
+
+def run(point: int, directory: Path) -> tuple[int, list[dict[str, Any]]]:
+    """Runs the recorder; returns how it ended and what it printed."""
+    config = server_file(directory)
     ended = subprocess.run([sys.executable, str(PROGRAM), str(config), str(point)], cwd=directory, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
     return ended.returncode, [json.loads(line) for line in ended.stdout.splitlines()]
@@ -67,7 +73,7 @@ def check_after(point: int, directory: Path) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", SAMPLE)
+@pytest.mark.parametrize("point", [pytest.param(point, marks=[] if point == SAMPLE[0] else pytest.mark.prove) for point in SAMPLE])
 def test_a_recorder_that_is_killed_has_recorded_every_call_once(point: int, tmp_path: Path) -> None:
     assert check_after(point, tmp_path)
 
@@ -85,12 +91,7 @@ def test_a_recorder_may_be_killed_at_every_write_and_call(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_two_recorders_make_the_calls_of_one_recording_once(tmp_path: Path) -> None:
-    config_done = run(0, tmp_path)
-    assert config_done[0] == 0
-    (tmp_path / "calls").unlink()
-    for name in ("recording.db", "recording.db-wal", "recording.db-shm"):
-        (tmp_path / name).unlink(missing_ok=True)
-    command = [sys.executable, str(PROGRAM), str(tmp_path / "mcp.json"), "0"]
+    command = [sys.executable, str(PROGRAM), str(server_file(tmp_path)), "0"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     said = [one.communicate(timeout=120) for one in both]
     assert [one.returncode for one in both] == [0, 0], said

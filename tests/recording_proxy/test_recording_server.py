@@ -177,29 +177,29 @@ async def test_a_client_presets_saves_and_ends_the_recording(directory: Path) ->
         assert late.is_error and "has ended" in text_of(late)
 
 
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "recording_save",
+        {"name": "greet", "order": "reference"},
+        r'at order: "reference" is not one of .*Call it again with name \(required\), draft, order$',
+    ),
+    ("recording_save", {}, '"name" is a required property'),
+    ("recording_save", {"name": "greet", "draft": "no"}, 'at draft: "no" is not of type "boolean"'),
+    ("recording_preset", {"step": "get_user_1"}, '"result" is a required property'),
+    ("recording_input", {"values": [1]}, 'at values: .* is not of type "object"'),
+    ("recording_end", {"force": True}, "Additional properties .*Call it again with no arguments$"),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tool", "given", "why"),
-    [
-        (
-            "recording_save",
-            {"name": "greet", "order": "reference"},
-            r'at order: "reference" is not one of .*Call it again with name \(required\), draft, order$',
-        ),
-        ("recording_save", {}, '"name" is a required property'),
-        ("recording_save", {"name": "greet", "draft": "no"}, 'at draft: "no" is not of type "boolean"'),
-        ("recording_preset", {"step": "get_user_1"}, '"result" is a required property'),
-        ("recording_input", {"values": [1]}, 'at values: .* is not of type "object"'),
-        ("recording_end", {"force": True}, "Additional properties .*Call it again with no arguments$"),
-    ],
-)
-async def test_a_tool_of_the_recording_refuses_arguments_that_do_not_fit_its_schema(directory: Path, tool: str, given: dict[str, Any], why: str) -> None:
+async def test_the_tools_of_the_recording_refuse_arguments_that_do_not_fit_their_schemas(directory: Path) -> None:
     async with proxied(directory) as one, Client(one.server.server) as client:
         _ = await client.call_tool("get_user", {"id": 1})
-        refused = await client.call_tool(tool, given)
-        assert refused.is_error and re.search(why, text_of(refused)), text_of(refused)
-        found = await on_recordings.read(one.access, "default", "r1")
-        assert found.open and found.input == {"user": 7} and (await on_catalog.page(one.access, "default")).items == []
+        for tool, given, why in REFUSED:
+            refused = await client.call_tool(tool, given)
+            assert refused.is_error and re.search(why, text_of(refused)), (tool, given, text_of(refused))
+            found = await on_recordings.read(one.access, "default", "r1")
+            assert found.open and found.input == {"user": 7} and (await on_catalog.page(one.access, "default")).items == []
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -59,20 +59,27 @@ def conversation(request: dict[str, Any]) -> bytes:
     return msgspec.json.encode(request.get("messages", request.get("input")))[:-1]
 
 
-@pytest.mark.parametrize("model", ["small", "thinker", "large"])
-def test_killed_while_the_model_answers_each_turn_it_repeats_that_request_and_no_tool(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "turns"),
+    [
+        pytest.param("small", [2], id="small, once"),
+        *(pytest.param(model, range(1, TURNS + 2), id=model, marks=pytest.mark.prove) for model in ("small", "thinker", "large")),
+    ],
+)
+def test_killed_while_the_model_answers_a_turn_it_repeats_that_request_and_no_tool(model: str, turns: Sequence[int], tmp_path: Path) -> None:
     fake = Fake(SCRIPT)
     with serving_aside(fake) as url:
-        for turn in range(1, TURNS + 2):
-            killed_when(lambda turn=turn: len(fake.requests) >= 2 * turn - 1, url, tmp_path, model)  # type: ignore[misc]  # of this turn
+        for killed, turn in enumerate(turns):
+            killed_when(lambda count=turn + killed: len(fake.requests) >= count, url, tmp_path, model)  # type: ignore[misc]  # of this turn
         program = begun(url, tmp_path, model)
         said, _ = program.communicate(timeout=LIMIT_S)
     assert program.returncode == 0 and "Bought." in said, said
     assert lines(tmp_path / "looked.txt") == lines(tmp_path / "ordered.txt") == [str(turn) for turn in range(1, TURNS + 1)]
     requests = [one["request"] for one in fake.requests]
-    assert [one["status"] for one in fake.requests] == [200] * 2 * (TURNS + 1), "a signature that had changed would be refused"
-    for turn in range(TURNS + 1):
-        assert requests[2 * turn] == requests[2 * turn + 1] and fake.requests[2 * turn]["idempotency_key"] == fake.requests[2 * turn + 1]["idempotency_key"]
+    assert [one["status"] for one in fake.requests] == [200] * (TURNS + 1 + len(turns)), "a signature that had changed would be refused"
+    for killed, turn in enumerate(turns):
+        first, again = fake.requests[turn + killed - 1 : turn + killed + 1]
+        assert first["request"] == again["request"] and first["idempotency_key"] == again["idempotency_key"]
     expect_stable_beginnings(requests)
 
 
@@ -83,14 +90,14 @@ def expect_stable_beginnings(requests: list[dict[str, Any]]) -> None:
         assert kept[0] == kept[1], "the tools, the instructions and the settings are the same"
 
 
-@pytest.mark.parametrize("model", ["small"])
-def test_killed_while_tools_run_it_repeats_only_what_may_be_repeated(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("turns", [pytest.param([1], id="once"), pytest.param(range(1, TURNS + 1), id="each", marks=pytest.mark.prove)])
+def test_killed_while_tools_run_it_repeats_only_what_may_be_repeated(turns: Sequence[int], tmp_path: Path) -> None:
     fake = Fake(SCRIPT)
     ordered = tmp_path / "ordered.txt"
     with serving_aside(fake) as url:
-        for turn in range(1, TURNS + 1):
-            killed_when(lambda turn=turn: len(lines(ordered)) >= turn, url, tmp_path, model)  # type: ignore[misc]  # of this turn
-        program = begun(url, tmp_path, model)
+        for turn in turns:
+            killed_when(lambda turn=turn: len(lines(ordered)) >= turn, url, tmp_path, "small")  # type: ignore[misc]  # of this turn
+        program = begun(url, tmp_path, "small")
         said, _ = program.communicate(timeout=LIMIT_S)
     assert program.returncode == 0 and "Bought." in said, said
     assert lines(ordered) == [str(turn) for turn in range(1, TURNS + 1)]
@@ -98,5 +105,5 @@ def test_killed_while_tools_run_it_repeats_only_what_may_be_repeated(model: str,
     requests = [one["request"] for one in fake.requests]
     assert len(requests) == TURNS + 1, "an answer that was recorded is not requested again"
     told = [one["content"] for one in requests[-1]["messages"] if one["role"] == "tool"]
-    assert ["not known whether it happened" in one for one in told] == [False, True] * TURNS
+    assert ["not known whether it happened" in one for one in told] == [is_it for turn in range(1, TURNS + 1) for is_it in (False, turn in turns)]
     expect_stable_beginnings(requests)
