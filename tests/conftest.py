@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 gc.set_threshold(10_000, 10, 20)  # syntax trees, logs and worlds are large, and next to nothing in them is garbage
 
 ALWAYS, ONE_IN = 7, 6
-ALWAYS_OF_SLOW, ONE_IN_OF_SLOW = 3, 12
+ALWAYS_OF_SLOW, ONE_IN_OF_SLOW = 1, 12
 """So many sets of parameters of a test (or of one that is marked `slow`) are in each run of all tests, and of the rest one in so many."""
 
 SETTLED_EVERY = 1_000

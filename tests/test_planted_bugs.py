@@ -18,7 +18,7 @@ def test_every_guard_stands_where_its_row_says() -> None:
     missing = []
     for guard in GUARDS:
         try:
-            guard.source()
+            guard.expect_in_place()
         except AnchorMissing as error:
             missing.append(str(error))
     assert not missing, "\n".join(missing)

@@ -145,7 +145,7 @@ def build(given: argparse.Namespace) -> None:
     if given.check or given.check_types:
         check_types()
     if given.check or given.unit_tests:
-        npm("run", "--silent", "test")
+        npm("run", "--silent", "test", *(("--", given.only) if given.only else ()))
     if not (given.check or given.check_types or given.unit_tests or given.types or is_current()):
         print("console: building the page", flush=True)
         npm("run", "--silent", "build", "--", "--logLevel", "warn")
@@ -169,6 +169,7 @@ def main() -> None:
     _ = parser.add_argument("--check", action="store_true", help="check the types and run the unit tests")
     _ = parser.add_argument("--check-types", action="store_true", help="check the types")
     _ = parser.add_argument("--unit-tests", action="store_true", help="run the unit tests")
+    _ = parser.add_argument("--only", default="", metavar="WORD", help="of the unit tests, run those of files with this in their names")
     _ = parser.add_argument("--types", action="store_true", help="write what is generated, and no more")
     _ = parser.add_argument("--optional", action="store_true", help="go on without the console where Node.js or the packages can't be had")
     given = parser.parse_args()

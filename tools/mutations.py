@@ -78,6 +78,15 @@ def changed(source: str, name: str, change: Change) -> str:
     Raises:
         AnchorMissing: the name is not there, or what the change looks for is not there exactly once.
     """
+    return ast.unparse(ast.fix_missing_locations(changed_tree(source, name, change)))
+
+
+def changed_tree(source: str, name: str, change: Change) -> ast.Module:
+    """The syntax tree of what `changed` returns, without the work of writing it out.
+
+    Raises:
+        AnchorMissing: see `changed`.
+    """
     module = ast.parse(source)
     place = definition(module, name)
     match change:
@@ -96,7 +105,7 @@ def changed(source: str, name: str, change: Change) -> str:
             if not isinstance(place, Function):
                 raise AnchorMissing(f"{name} is not a function")
             place.body = [ast.Return(_expression(value))]
-    return ast.unparse(ast.fix_missing_locations(module))
+    return module
 
 
 def definition(module: ast.Module, name: str) -> ast.AST:

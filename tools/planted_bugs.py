@@ -8,11 +8,14 @@ that change. A row fits as long as its function has the guard; when it no longer
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from tools.mutations import AnchorMissing, Change, Instead, Returns, always, before, changed, never, without
+from tools.mutations import AnchorMissing, Change, Instead, Returns, always, before, changed, changed_tree, never, without
 from tools.package_copies import PYTEST, ROOT, Run, run_on, run_on_copy, source_of
+
+T = TypeVar("T")
 
 LIMIT_S = 300.0
 
@@ -37,8 +40,19 @@ class Guard(NamedTuple):
         Raises:
             AnchorMissing: the function, or the guard in it, is no longer there.
         """
+        return self._changed(changed)
+
+    def expect_in_place(self) -> None:
+        """Finds the guard.
+
+        Raises:
+            AnchorMissing: see `source`.
+        """
+        _ = self._changed(changed_tree)
+
+    def _changed(self, made: Callable[[str, str, Change], T]) -> T:
         try:
-            return changed(source_of(self.module).read_text(), self.place.partition(":")[2], self.change)
+            return made(source_of(self.module).read_text(), self.place.partition(":")[2], self.change)
         except (AnchorMissing, FileNotFoundError, SyntaxError) as error:
             advice = "point its row in tools/planted_bugs.py to where the guard stands now, or remove the row if nothing needs the guard any more"
             raise AnchorMissing(f'"{self.claim}" is not found in {self.place}: {error}. {advice[0].upper()}{advice[1:]}.') from None

@@ -45,7 +45,11 @@ def stderr_of(tmp_path: Path, *options: str, **environment: str) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize(("options", "environment"), [(("--log-format", "json"), {}), ((), {"PERDURE_LOG_FORMAT": "json"})], ids=["option", "environment"])
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [pytest.param(("--log-format", "json"), {}, marks=pytest.mark.prove), ((), {"PERDURE_LOG_FORMAT": "json"})],
+    ids=["option", "environment"],
+)
 def test_every_line_is_an_object(tmp_path: Path, options: tuple[str, ...], environment: dict[str, str]) -> None:
     said = stderr_of(tmp_path, *options, **environment)
     found: list[dict[str, Any]] = [json.loads(line) for line in said.splitlines()]

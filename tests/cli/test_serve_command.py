@@ -221,6 +221,7 @@ async def _stopped_under_load(directory: Path, rounds: list[signal.Signals]) -> 
     assert sorted(booked) == sorted(acknowledged) and len(set(acknowledged)) == len(acknowledged), "each was booked once"
 
 
+@pytest.mark.prove
 async def test_no_acknowledged_start_is_lost_or_doubled_when_it_is_stopped_and_killed_under_load(tmp_path: Path) -> None:
     await _stopped_under_load(tmp_path, [signal.SIGTERM, signal.SIGKILL])
 

@@ -44,7 +44,7 @@ async def shown(page: Page) -> None:
     await expect(page.locator("#root")).not_to_be_empty()
 
 
-@pytest.mark.parametrize("root", ["", "/flows"])
+@pytest.mark.parametrize("root", [pytest.param("", marks=pytest.mark.prove), "/flows"])
 async def test_the_page_of_a_server_loads_at_every_address_without_errors(root: str, tmp_path: Path, watched: Watched) -> None:
     page = watched.page
     watched.allowed.append("401")  # the browser notes that the page asks who is signed in

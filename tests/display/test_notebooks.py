@@ -45,6 +45,7 @@ def kernel(tmp_path: Path) -> Iterator[NotebookKernel]:
         yield one
 
 
+@pytest.mark.prove
 def test_async_verbs_are_awaited_in_a_cell(kernel: NotebookKernel) -> None:
     assert kernel.run("await order.arun('o1')") == "'receipt: charged o1'"
     kernel.run("app = App([order], db='sqlite:///shop.db')")
@@ -78,6 +79,7 @@ def test_a_handle_a_status_and_a_list_are_displayed(kernel: NotebookKernel) -> N
     assert kernel.run("shop.client.list(workflow='other')") == "no executions"
 
 
+@pytest.mark.prove
 def test_a_child_that_is_defined_again_runs_by_its_new_definition(kernel: NotebookKernel) -> None:
     kernel.run("receipt")  # so that `_` holds the old one
     kernel.run("@workflow\nasync def receipt(ctx: Context, order: str) -> str:\n    return 'new: ' + await ctx.step(charge, order)")
@@ -85,6 +87,7 @@ def test_a_child_that_is_defined_again_runs_by_its_new_definition(kernel: Notebo
     assert kernel.run(APP + "shop.run(order, 'o2')") == "'new: charged o2'"
 
 
+@pytest.mark.prove
 def test_the_cell_of_an_app_that_runs_again_leaves_one_engine_with_the_new_code(kernel: NotebookKernel) -> None:
     kernel.run(APP + "old = shop\nwaiting = shop.start(patient.with_(id='p'), 'o1')\nwhile waiting.status().settled == 0: await asyncio.sleep(0.01)")
     kernel.run(
@@ -98,6 +101,7 @@ def test_the_cell_of_an_app_that_runs_again_leaves_one_engine_with_the_new_code(
     assert kernel.run("len([one for one in shop.client.engines() if one.alive])") == "1"
 
 
+@pytest.mark.prove
 def test_an_interrupted_cell_continues_when_it_is_run_again(kernel: NotebookKernel, tmp_path: Path) -> None:
     wait = "await patient.with_(id='p', db='sqlite:///shop.db').arun('o1')"
     assert kernel.run(kernel.interrupt_after(0.5) + wait).startswith(("KeyboardInterrupt", "CancelledError"))
@@ -109,6 +113,7 @@ def test_an_interrupted_cell_continues_when_it_is_run_again(kernel: NotebookKern
     assert (tmp_path / "ledger.txt").read_text() == "o1\no2\n"
 
 
+@pytest.mark.prove
 def test_a_kernel_that_is_killed_is_continued_by_the_next_one(tmp_path: Path) -> None:
     with kernel_in(tmp_path) as kernel:
         kernel.run(FLOWS + APP + "handle = shop.start(patient.with_(id='p'), 'o1')\nwhile handle.status().settled == 0: await asyncio.sleep(0.01)")

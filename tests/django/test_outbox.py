@@ -44,7 +44,7 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Project]
         yield made
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_orders_are_started_once_with_their_messages(project: Project) -> None:
     project.run("sell", "0", "30")
     project.run("roll-back")

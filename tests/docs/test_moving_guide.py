@@ -21,7 +21,7 @@ def server() -> Iterator[DatabaseServer]:
         yield server
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_what_it_shows_is_what_happens(server: DatabaseServer) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
     command = [sys.executable, "-c", RUN, PAGE, SHOWN, f"'{server.url}'"]

@@ -24,8 +24,12 @@ PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md"
 SHOWING = [page for page in PAGES if any(block.language in ("python", "sh") for block in blocks((ROOT / page).read_text(encoding="utf-8")))]
 
 
+LONG = {f"docs/guides/{name}.md" for name in ("models", "repair", "webhooks")}
+"""Pages that show many processes."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in SHOWING if page not in ELSEWHERE])
+@pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.prove) if page in LONG else page for page in SHOWING if page not in ELSEWHERE])
 def test_what_a_page_shows_is_what_happens(page: str) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     command = [sys.executable, "-m", "tests.docs.pages", page]

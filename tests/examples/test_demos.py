@@ -27,7 +27,7 @@ def test_a_definition_in_workers_is_killed_twice_and_all_that_it_claims_is_true(
     assert "✓ pay" in said and "(not taken)" in said
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_server_is_killed_twice_and_all_that_it_claims_is_true(tmp_path: Path) -> None:
     said = said_by("examples/demo_http.py", tmp_path)
     assert said.count("   true: ") == 6

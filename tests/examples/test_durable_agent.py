@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_an_agent_that_was_killed_in_a_tool_goes_on_and_repeats_no_request() -> None:
     said = subprocess.run([sys.executable, ROOT / "examples/durable_agent.py"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert said.stdout.splitlines() == [

@@ -32,6 +32,7 @@ def test_the_notebook_is_stored_without_outputs() -> None:
     assert all(not cell.outputs and cell.execution_count is None for cell in cells if cell.cell_type == "code")
 
 
+@pytest.mark.prove
 def test_it_is_killed_in_the_middle_and_run_again_from_the_top(tmp_path: Path) -> None:
     begun = client_in(tmp_path)
     with begun.setup_kernel():

@@ -54,7 +54,7 @@ def test_it_takes_its_orders_once(tmp_path: Path) -> None:
     shops.expect_all_done()
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 @pytest.mark.parametrize("seed", some(range(6), 1))
 def test_killed_at_random_and_run_again_it_ends_as_if_nothing_had_happened(tmp_path: Path, seed: int) -> None:
     shops, rng = Shops(tmp_path), random.Random(seed)

@@ -138,7 +138,7 @@ def check_killed(file: Path, directory: Path, kills: int) -> None:
     assert began.total() - len(tasks) <= 8 * kills, "what had settled was done again"
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_killed_in_the_middle_it_goes_on(tmp_path: Path) -> None:
     check_killed(SMALL, tmp_path, 2)
 

@@ -206,7 +206,7 @@ def test_too_many_tools_are_refused() -> None:
 
 @pytest.mark.parametrize("mode", ["garbage", "wrong", "lies"])
 async def test_a_server_that_answers_nonsense_fails_or_answers_and_the_execution_goes_on(mode: str) -> None:
-    found = await run(servers(mode), {"tool": "raw.add", "with": {"a": 1}}, {"tool": "raw.add", "with": {"a": 2}})
+    found = await run(servers(mode, timeout="1s" if mode == "wrong" else "3s"), {"tool": "raw.add", "with": {"a": 1}}, {"tool": "raw.add", "with": {"a": 2}})
     assert len(found) == 2 and all(one.state in ("completed", "failed") for one in found.values())
     assert mode == "wrong" or found["s1"].decoded_output() == {"total": 3}
 
@@ -257,7 +257,9 @@ def test_tools_that_are_asked_for_twice_share_a_session(monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("tool", "outcome", "count"), [("charge", "failed interrupted", 1), ("put", "completed charged", 2)])
+@pytest.mark.parametrize(
+    ("tool", "outcome", "count"), [("charge", "failed interrupted", 1), pytest.param("put", "completed charged", 2, marks=pytest.mark.prove)]
+)
 def test_a_call_that_was_killed_is_made_again_only_if_it_may_be(tool: str, outcome: str, count: int) -> None:
     Path("mcp.json").write_text(json.dumps(servers(timeout="20s")))
     command = [sys.executable, str(SERVER.with_name("killed_program.py")), tool, "mcp.json"]

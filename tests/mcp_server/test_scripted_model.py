@@ -105,7 +105,7 @@ async def toolset(directory: Path, how: str) -> AsyncIterator[MCPToolset[None]]:
         yield MCPToolset(f"{server.url}/mcp", headers={"Authorization": f"Bearer {key}"})
 
 
-@pytest.mark.parametrize("how", ["stdio", "http"])
+@pytest.mark.parametrize("how", ["stdio", pytest.param("http", marks=pytest.mark.prove)])
 async def test_a_scripted_model_publishes_starts_has_approved_and_reads_the_result(tmp_path: Path, how: str) -> None:
     model = ScriptedModel()
     async with toolset(tmp_path, how) as tools:

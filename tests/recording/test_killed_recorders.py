@@ -89,7 +89,7 @@ def test_a_recorder_may_be_killed_at_every_write_and_call(tmp_path: Path) -> Non
     assert point > 30
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_two_recorders_make_the_calls_of_one_recording_once(tmp_path: Path) -> None:
     command = [sys.executable, str(PROGRAM), str(server_file(tmp_path)), "0"]
     both = [subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]

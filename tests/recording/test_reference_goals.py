@@ -31,7 +31,7 @@ def test_the_goals_are_met_on_the_held_out_sessions() -> None:
     assert found.recall >= RECALL
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_the_goals_are_met_on_sessions_that_were_recorded_with_references() -> None:
     found = scored(literal_copies(map(with_references, generated(HELD_OUT_SEEDS))), plain=True)
     assert found.tp > 1000

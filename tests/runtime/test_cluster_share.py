@@ -138,7 +138,7 @@ def test_an_engine_that_was_stopped_past_its_lease_finds_its_work_done_by_anothe
     assert [event.given_back for event in interruptions(history(stage))] == [False]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_a_worker_that_was_stopped_past_its_lease_answers_in_vain_and_goes_on_with_other_work(stage: ProcessDirectory, client: Client) -> None:
     _ = ready(stage, lease_s=LONG_LEASE_S)
     first = ready(stage, lease_s=LEASE_S, engine=False, worker=True)

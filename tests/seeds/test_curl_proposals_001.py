@@ -52,6 +52,7 @@ def proposed(server: ServeProcess, key: str, document: Any, **more: Any) -> Curl
     return curl(server, key, PROPOSALS, {"baseWorkflowHash": base, "proposalJson": document, **more})
 
 
+@pytest.mark.prove
 def test_a_proposal_is_made_reviewed_and_applied_by_curl_and_a_stale_one_fails(tmp_path: Path) -> None:
     agent, reviewer = new_key(tmp_path, "--role", "viewer", "--role", "operator"), new_key(tmp_path, "--role", "viewer", "--role", "author")
     admin = new_key(tmp_path)

@@ -53,6 +53,7 @@ def until(server: ServeProcess, key: str, path: str, **wanted: Any) -> Any:
     return found
 
 
+@pytest.mark.prove
 def test_triggers_live_and_start_executions_by_curl_whenever_the_server_is_killed(tmp_path: Path) -> None:
     admin = new_key(tmp_path)
     with serving(tmp_path, PERDURE_SECRET_RELEASE_SECRET=SECRET) as server:

@@ -125,6 +125,7 @@ async def test_what_workflows_say_is_in_no_file_and_in_no_backup(tmp_path: Path)
     await restored.close()
 
 
+@pytest.mark.prove
 async def test_without_encryption_it_would_be_found(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "perdure.db", synchronous="OFF")
     await told(store, tmp_path)

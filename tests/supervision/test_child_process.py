@@ -80,7 +80,7 @@ async def test_ending_a_child_ends_every_process_that_it_has_started(tmp_path: P
     assert not any(map(alive, pids)) and not alive(child.process.pid)
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_a_child_that_exits_leaves_no_process(tmp_path: Path) -> None:
     child = await started(tmp_path, 0.1)
     pids = family(tmp_path)
@@ -111,7 +111,7 @@ asyncio.run(main())
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_a_start_or_an_end_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     for cancel_after_s in (0.0, 0.001, 0.01):
         (tmp_path / str(cancel_after_s)).mkdir()

@@ -54,6 +54,7 @@ async def test_what_a_worker_says_is_final_is_not_tried_again_and_what_it_does_n
             assert not any(isinstance(event, e.RetryingEvent) for event in await it.events(name))
 
 
+@pytest.mark.prove
 async def test_a_worker_that_is_killed_leaves_its_task_to_another_which_goes_on_where_it_was(tmp_path: Path) -> None:
     definition = tasks({"id": "n", "task": "count", "with": {"to": 100, "every_ms": 20}})
     async with place(tmp_path, definition, over_http) as it, worker(it.member.address, "--lease", "1") as first:

@@ -337,7 +337,7 @@ def test_rich(world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--perdure-always-suspend", "--perdure-seed=5", "-q"])
+@pytest.mark.parametrize("option", ["--perdure-always-suspend", *(pytest.param(option, marks=pytest.mark.prove) for option in ("--perdure-seed=5", "-q"))])
 def test_children_branches_loops_and_undo_survive_a_crash_at_every_write(project: pytest.Pytester, option: str) -> None:
     source = "from perdure import ExecutionFailed, Rollback\n" + RICH
     result = checked(project, source, option, "--perdure-crash-at=every", "-rP")

@@ -145,7 +145,7 @@ def test_the_contacts_of_a_new_user_are_imported_once_and_the_notice_follows_the
         assert connection.execute("SELECT * FROM notices").fetchall() == [("contacts-of-user-artv", 3)]
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_killed_in_the_middle_an_import_continues_and_imports_each_contact_once(tmp_path: Path) -> None:
     file, addresses = tmp_path / "contacts.db", [f"reader{number:03}@example.org" for number in range(300)]
     program = Program("canvas.py", [str(file), *addresses], tmp_path, {})

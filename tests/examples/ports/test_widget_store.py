@@ -64,6 +64,7 @@ def test_a_paid_order_takes_a_widget_and_a_declined_one_gives_it_back(tmp_path: 
         shop.wait_until(lambda: orders(shop)[1] is OrderStatus.DISPATCHED, "the order is dispatched")
 
 
+@pytest.mark.prove
 def test_a_checkout_that_waits_for_its_payment_outlives_every_process(tmp_path: Path) -> None:
     with served(Shop(tmp_path, SERVER)) as shop:
         assert shop.post("/checkout/ada") == (200, "ada")

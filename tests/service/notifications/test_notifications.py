@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiosmtpd.controller import Controller
 
@@ -17,7 +18,7 @@ from perdure import App, Context, ExecutionFailed, workflow
 from perdure.core.errors import BadName, BadValue, NotFound, StaleRecord
 from perdure.core.operations import APPROVAL_WORKFLOW, NOTICES_WORKFLOW, NOTIFICATION_WORKFLOW
 from perdure.core.paths import Key
-from perdure.service.notifications import notice_finder, notification_channels
+from perdure.service.notifications import notice_finder, notification_channels, notification_workflow
 from perdure.service.notifications.notification_channels import NotificationRefused, OutgoingNotification, email_of, smtp_server
 from perdure.service.notifications.notification_rules import NotificationRule, check_rule, quiet_until
 from perdure.service.notifications.notification_workflow import EVENTS_MAX
@@ -389,9 +390,16 @@ async def looked(app: App) -> None:
             await asyncio.sleep(0.02)
 
 
+def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has a delivery that failed be tried again without the usual wait."""
+    soon = msgspec.structs.replace(notification_workflow._deliver.rule, wait_s=0.05)
+    monkeypatch.setitem(vars(notification_workflow._deliver), "rule", soon)
+
+
 @pytest.mark.slow
 async def test_assignees_get_an_email_at_their_address_unless_they_have_unsubscribed(tmp_path: Path, mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notice_finder, "LOOK_S", 0.05)
+    retry_soon(monkeypatch)
     monkeypatch.setenv("PERDURE_PUBLIC_URL", "https://flows.example.com")
     monkeypatch.setenv("PERDURE_SIGNING_SECRET", "the secret of this year")
     async with App([asks], db=f"sqlite:///{tmp_path}/mail.db") as app, AsyncClient(app.client.access.store) as client:
@@ -425,6 +433,7 @@ async def test_a_request_is_signed_as_standard_webhooks_has_it(tmp_path: Path, m
     server = HTTPServer(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     monkeypatch.setattr(notice_finder, "LOOK_S", 0.05)
+    retry_soon(monkeypatch)
     monkeypatch.setenv("PERDURE_SECRET_HOOK", KEY)
     async with App([fails], db=f"sqlite:///{tmp_path}/hook.db") as app, AsyncClient(app.client.access.store) as client:
         await client.people.save_notification_rule("hook", rule("failure", target=f"http://127.0.0.1:{server.server_port}/hook"))

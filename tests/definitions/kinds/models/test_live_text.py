@@ -78,7 +78,7 @@ def wait_for_text(client: Client, agent: Any) -> list[LiveText]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", ["small", "medium", "large"])
+@pytest.mark.parametrize("model", ["small", *(pytest.param(model, marks=pytest.mark.prove) for model in ("medium", "large"))])
 def test_an_answer_is_seen_while_it_comes_and_a_reader_that_comes_back_goes_on(provider: tuple[Fake, str], model: str, tmp_path: Path) -> None:
     fake, url = provider
     fake.tell([TELL])
@@ -97,7 +97,7 @@ def test_an_answer_is_seen_while_it_comes_and_a_reader_that_comes_back_goes_on(p
     assert fake.requests[0]["request"]["stream"] is True and kept
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 def test_after_a_kill_in_the_middle_a_reader_sees_that_the_text_begins_anew(provider: tuple[Fake, str], tmp_path: Path) -> None:
     fake, url = provider
     fake.tell([TELL])
