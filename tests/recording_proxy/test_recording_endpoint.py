@@ -205,6 +205,7 @@ def test_what_names_no_request_cancels_none(body: bytes) -> None:
     assert cancelled_request(body) is None
 
 
+@pytest.mark.prove
 async def test_a_recording_goes_on_after_a_kill(tmp_path: Path) -> None:
     key = new_key(tmp_path)
     with started(tmp_path) as process:

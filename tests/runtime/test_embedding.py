@@ -103,7 +103,8 @@ def test_executions_run_in_the_loop_that_runs_beside_its_other_tasks(
     assert unhandled == []
 
 
-def test_run_in_threads_while_a_loop_runs_in_the_main_thread(tmp_path: Path) -> None:
+def test_run_in_threads_while_a_loop_runs_in_the_main_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_engines, "IDLE_S", 0.5)
     url = f"sqlite:///{tmp_path}/perdure.db"
     before = {thread.name for thread in threading.enumerate()}
 
