@@ -122,7 +122,7 @@ async def test_a_cancelled_call_withdraws_its_question() -> None:
             await app.client.approve(asked, by="ada", value={"account": "late"})
 
 
-@pytest.mark.slow
+@pytest.mark.prove
 async def test_a_decision_that_was_made_while_no_engine_ran_is_the_answer_when_the_call_is_made_again(tmp_path: Path) -> None:
     config = {"command": sys.executable, "args": [str(SERVER)], "env": {"CALLS": str(tmp_path / "calls")}, "timeout": "20s"}
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"raw": config}}))

@@ -126,6 +126,7 @@ def test_nonsense_is_refused(server: ServeProcess) -> None:
     assert server.request("POST", "/mcp", LIST, key, ACCEPT).status == 200
 
 
+@pytest.mark.prove
 async def test_several_processes_answer_one_client(tmp_path: Path) -> None:
     key = new_key(tmp_path)
     with serving(tmp_path, targets=(str(SHOP),)) as one, serving(tmp_path, "--role", "api", targets=()) as other:

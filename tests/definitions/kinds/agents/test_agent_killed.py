@@ -90,7 +90,8 @@ def expect_stable_beginnings(requests: list[dict[str, Any]]) -> None:
         assert kept[0] == kept[1], "the tools, the instructions and the settings are the same"
 
 
-@pytest.mark.parametrize("turns", [pytest.param([1], id="once"), pytest.param(range(1, TURNS + 1), id="each", marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("turns", [pytest.param([1], id="once"), pytest.param(range(1, TURNS + 1), id="each")])
 def test_killed_while_tools_run_it_repeats_only_what_may_be_repeated(turns: Sequence[int], tmp_path: Path) -> None:
     fake = Fake(SCRIPT)
     ordered = tmp_path / "ordered.txt"
