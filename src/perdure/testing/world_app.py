@@ -40,11 +40,11 @@ class WorldThread(LoopThread):
 
     def __init__(self, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> None:
         self.closed = False
-        self._call = call
+        self._on_world = call
 
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+    def _call(self, coroutine: Coroutine[Any, Any, T], _: float) -> T:
         """Runs a coroutine on the loop of the world; time passes until it ends."""
-        result: T = self._call(coroutine)
+        result: T = self._on_world(coroutine)
         return result
 
     async def wait_for(self, coroutine: Coroutine[Any, Any, T]) -> T:
