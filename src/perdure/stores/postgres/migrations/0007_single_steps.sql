@@ -19,12 +19,19 @@ BEGIN
         outcome := 2;
         RETURN;
     END IF;
-    UPDATE perdure.heads SET version = c_version + c_count, program = c_program, status = c_status, wake_at_s = c_wake_at_s, ended_at_s = NULL,
-        holder = coalesce(heads.holder, c_holder) WHERE sha256(heads.address) = sha256(c_address) AND heads.version = c_version
+    -- Most commits change nothing but the version, so that no generated column has to be computed.
+    UPDATE perdure.heads SET version = c_version + c_count WHERE sha256(heads.address) = sha256(c_address) AND heads.version = c_version
+        AND heads.program = c_program AND heads.status = c_status AND heads.wake_at_s IS NOT DISTINCT FROM c_wake_at_s AND heads.ended_at_s IS NULL
+        AND heads.holder IS NOT NULL
         RETURNING heads.number, heads.month, heads.ready_at_s, heads.attributed INTO its_number, its_month, its_ready_at_s, is_attributed;
     IF its_number IS NULL THEN
-        outcome := 1;
-        RETURN;
+        UPDATE perdure.heads SET version = c_version + c_count, program = c_program, status = c_status, wake_at_s = c_wake_at_s, ended_at_s = NULL,
+            holder = coalesce(heads.holder, c_holder) WHERE sha256(heads.address) = sha256(c_address) AND heads.version = c_version
+            RETURNING heads.number, heads.month, heads.ready_at_s, heads.attributed INTO its_number, its_month, its_ready_at_s, is_attributed;
+        IF its_number IS NULL THEN
+            outcome := 1;
+            RETURN;
+        END IF;
     END IF;
     INSERT INTO perdure.log VALUES (its_month, its_number, c_version + c_count, c_row);
     IF is_attributed THEN  -- if it had ended, it goes on
