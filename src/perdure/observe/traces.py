@@ -9,7 +9,7 @@ well; the sampler of the process is asked, and those that decide by the trace's 
 
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 from opentelemetry import context as otel_context
 from opentelemetry import propagate, trace
@@ -37,22 +37,27 @@ REMEMBERED_MAX = 4_096
 MESSAGE_CHARACTERS_MAX = 500
 
 
-class TracePlace(NamedTuple):
-    """The place of an execution in its trace: its own span, the context of what that is in (the caller's, or nothing), and the context for what is in it.
+class TracePlace:
+    """The place of an execution in its trace: its own span, and the context of what that is in (the caller's, or nothing)."""
 
-    `about` are the attributes of all its spans.
-    """
+    __slots__ = ("_key", "_within", "caller", "is_sampled", "own")
 
-    own: SpanContext
-    caller: OtelContext
-    within: OtelContext
-    about: dict[str, Any]
+    def __init__(self, key: Key, own: SpanContext, caller: OtelContext) -> None:
+        self.own, self.caller, self.is_sampled = own, caller, own.trace_flags.sampled
+        self._key = key
+        self._within: OtelContext | None = None  # made for those that are sampled, which may be few
 
-    @classmethod
-    def of(cls, key: Key, own: SpanContext, caller: OtelContext) -> "TracePlace":
-        """Returns the place of an execution with this span."""
-        about = {"perdure.tenant": key.tenant, "perdure.workflow": key.workflow, "perdure.execution": key.id}
-        return cls(own, caller, trace.set_span_in_context(NonRecordingSpan(own), caller), about)
+    @property
+    def within(self) -> OtelContext:
+        """The context for what is in its span."""
+        if self._within is None:
+            self._within = trace.set_span_in_context(NonRecordingSpan(self.own), self.caller)
+        return self._within
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The attributes of all its spans."""
+        return {"perdure.tenant": self._key.tenant, "perdure.workflow": self._key.workflow, "perdure.execution": self._key.id}
 
 
 class _GivenIds(IdGenerator):
@@ -140,18 +145,18 @@ class TraceObserver:
         caller = propagate.extract(headers, otel_context.Context()) if headers else otel_context.Context()
         above = trace.get_current_span(caller).get_span_context()
         if above.is_valid:
-            return TracePlace.of(key, SpanContext(above.trace_id, span_id, True, above.trace_flags, above.trace_state), caller)
+            return TracePlace(key, SpanContext(above.trace_id, span_id, True, above.trace_flags, above.trace_state), caller)
         trace_id = int.from_bytes(digest[8:24], "big") or 1
         decision = self._tracer.sampler.should_sample(None, trace_id, _execution_name(key), SpanKind.INTERNAL, {}).decision
         flags = TraceFlags(TraceFlags.DEFAULT if decision is Decision.DROP else TraceFlags.SAMPLED)
-        return TracePlace.of(key, SpanContext(trace_id, span_id, True, flags), caller)
+        return TracePlace(key, SpanContext(trace_id, span_id, True, flags), caller)
 
     # What the process tells.
 
     def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt:
         """See `Observer.begin_attempt`. The span is that of the present context from here on, so that spans within the step are in it."""
         place = self.place_of(info.execution, info.carried)
-        if not place.own.trace_flags.sampled:
+        if not place.is_sampled:
             return NOT_SAMPLED
         about = {"perdure.step": path_text(info.path), "perdure.attempt": info.attempt, **place.about}
         if queue:
@@ -170,7 +175,7 @@ class TraceObserver:
     def _end_execution(self, execution: Execution, ended: EndedEvent) -> None:
         started, key = execution.started, execution.key
         place = self.place_of(key, execution.carried)
-        if not place.own.trace_flags.sampled or started is None:
+        if not place.is_sampled or started is None:
             return
         parent = None if started.parent is None else self.place_of(started.parent.key, execution.carried)
         within, links = place.caller, []
