@@ -59,7 +59,7 @@ def drive(run: ScenarioRun) -> None:
     with run.client() as client:
         run.begin()
         for number in run.numbers():
-            client.start(cursor if number % 2 else nested.with_(id=str(number)), number)
+            client.start((cursor if number % 2 else nested).with_(id=str(number)), number)
 
 
 def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
