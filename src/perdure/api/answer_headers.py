@@ -47,8 +47,8 @@ class AnswerHeaders:
 
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                own = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(one for one in more if one[0] not in own)]
+                own = dict(message["headers"])
+                message["headers"] = [*message["headers"], *[one for one in more if one[0] not in own]]
             await send(message)
 
         return sent

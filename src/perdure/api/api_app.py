@@ -29,7 +29,7 @@ from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import NO_PATHS, openapi_document
 from perdure.api.problems import Refusal
 from perdure.api.request_arguments import RequestArguments
-from perdure.api.request_log import accompanied_request
+from perdure.api.request_log import AccompaniedRequest
 from perdure.api.request_watch import until_over
 from perdure.api.route_tree import Route, RouteTree
 from perdure.api.task_routes import TaskRoutes
@@ -199,7 +199,7 @@ class ApiApp:
         if scope["type"] != "http":
             raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without WebSockets")
         send = self._headers.added_to(send, _header(scope, b"origin"))
-        with accompanied_request(scope, self._observer) as fields:
+        with AccompaniedRequest(scope, self._observer) as fields:
             answer = await self._answer_or_error(scope, receive, send, fields)
             if answer is not None:
                 fields.status = answer.status
@@ -218,16 +218,16 @@ class ApiApp:
     async def _answer(self, request: ApiRequest, fields: RequestFields, send: AsgiSend) -> ApiAnswer | None:
         if request.segments in OWN_ROUTES:
             fields.route = f"/{request.segments[0]}"
-        match request.segments:
-            case ("healthz",):
-                return ApiAnswer(200, b'{"status":"ok"}')
-            case ("readyz",):
-                return await self._readiness()
-            case ("openapi.json",):
-                self._document = self._document or self._described()
-                return ApiAnswer(200, self._document)
-            case ("metrics",) if self._metrics is not None:
-                return await self._shown_metrics(self._metrics, request)
+            match request.segments:
+                case ("healthz",):
+                    return ApiAnswer(200, b'{"status":"ok"}')
+                case ("readyz",):
+                    return await self._readiness()
+                case ("openapi.json",):
+                    self._document = self._document or self._described()
+                    return ApiAnswer(200, self._document)
+                case ("metrics",) if self._metrics is not None:
+                    return await self._shown_metrics(self._metrics, request)
         if (preflight := self._headers.preflight(request)) is not None:
             return preflight
         for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks, self.console):

@@ -136,10 +136,9 @@ def _too_large(bytes_max: int) -> Refusal:
 
 async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:
     """Sends a whole answer. Unless it says otherwise, it is kept nowhere on its way."""
-    headers = [(b"content-length", str(len(answer.body)).encode()), *answer.headers]
-    if not any(name == b"cache-control" for name, _ in headers):
+    headers = [(b"content-type", answer.media_type.encode())] if answer.body else []
+    headers += ((b"content-length", b"%d" % len(answer.body)), *answer.headers)
+    if b"cache-control" not in dict(answer.headers):
         headers.append((b"cache-control", b"no-store"))
-    if answer.body:
-        headers.insert(0, (b"content-type", answer.media_type.encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})

@@ -36,7 +36,7 @@ class LoopbackAccess:
             Unauthenticated: the token is missing or wrong.
             Refusal: the request is not for this machine, or comes from elsewhere.
         """
-        if any(request.header(name) for name in FORWARDED):
+        if not request.headers.keys().isdisjoint(FORWARDED) and any(map(request.header, FORWARDED)):
             raise Refusal(403, "forwarded", "this server is for one machine, and the request came through a proxy", "run perdure serve behind a proxy")
         if not _names_this_machine(request.header("host")):
             raise Refusal(403, "wrong_host", "this server answers only requests for a host name of this machine", "use http://127.0.0.1:PORT")

@@ -5,8 +5,6 @@ no path, query or header.
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import perf_counter
 
 from perdure.api.http_requests import AsgiScope
@@ -21,25 +19,31 @@ QUIET = frozenset(("/healthz", "/readyz", "/metrics"))
 """Routes that probes ask for every few seconds."""
 
 
-@contextmanager
-def accompanied_request(scope: AsgiScope, observer: Observer | None) -> Iterator[RequestFields]:
+class AccompaniedRequest:
     """Accompanies a request for the duration of a block, which fills in its route, caller and status."""
-    method = scope["method"] if scope["method"] in METHODS else "other"
-    given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
-    request = RequestFields(request_id(given), method)
-    token, began_s = current_request.set(request), perf_counter()
-    observed = None if observer is None else observer.begin_request(method, _headers_of(scope))
-    try:
-        yield request
-    except BaseException as error:  # it is raised again: the server answers it, or the client has gone
-        request.status = 500 if isinstance(error, Exception) else 499
-        raise
-    finally:
-        took_s = perf_counter() - began_s
-        if observed is not None:
-            observed.ended(request.route, request.status)
-        _log(request, took_s)
-        current_request.reset(token)
+
+    __slots__ = ("_began_s", "_observed", "_observer", "_request", "_scope", "_token")
+
+    def __init__(self, scope: AsgiScope, observer: Observer | None) -> None:
+        self._scope, self._observer = scope, observer
+
+    def __enter__(self) -> RequestFields:
+        scope, observer = self._scope, self._observer
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
+        self._request = RequestFields(request_id(given), method)
+        self._token, self._began_s = current_request.set(self._request), perf_counter()
+        self._observed = None if observer is None else observer.begin_request(method, _headers_of(scope))
+        return self._request
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        took_s = perf_counter() - self._began_s
+        if error is not None:  # it is raised again: the server answers it, or the client has gone
+            self._request.status = 500 if isinstance(error, Exception) else 499
+        if self._observed is not None:
+            self._observed.ended(self._request.route, self._request.status)
+        _log(self._request, took_s)
+        current_request.reset(self._token)
 
 
 def _headers_of(scope: AsgiScope) -> dict[str, str]:

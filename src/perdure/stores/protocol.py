@@ -659,5 +659,7 @@ def attributes_from_hex(text: str | None) -> IndexedAttributes:
 
     A database that cannot nest rows returns the attributes of a head in one column of this form.
     """
-    pairs = (one.partition("=") for one in text.split(",")) if text else ()
+    if not text:
+        return ()
+    pairs = (one.partition("=") for one in text.split(","))
     return tuple(sorted((bytes.fromhex(name).decode(), bytes.fromhex(value)) for name, _, value in pairs))
