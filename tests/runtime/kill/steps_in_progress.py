@@ -85,8 +85,7 @@ def check(run: ScenarioRun, histories: Mapping[Key, History]) -> str:
             if said[place - 1].event == "failed":
                 assert begins_at == said[place - 1].about[2], f"{effect} does not begin where {said[place - 1]} was"
             elif before:
-                died_s = run.killed[before[-1].process]
-                kept = max((one.about[2] for one in before if one.at_s < died_s - KEPT_AFTER_S), default=0)
+                kept = max((one.about[2] for one in before if one.at_s < run.killed[one.process] - KEPT_AFTER_S), default=0)
                 assert begins_at >= kept, f"{effect} begins again, though {kept} was said {KEPT_AFTER_S} s before the kill"
                 went_on += begins_at > 0
     interrupted = 0
