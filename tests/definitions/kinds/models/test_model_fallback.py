@@ -50,7 +50,7 @@ async def test_a_model_whose_key_is_missing_goes_on_to_the_next_one_with_a_warni
     keyless = {"provider": "openai", "model": "gpt-x", "key": "NO_SUCH_KEY"}
     where = Deployment(models={"a": keyless, "b": answering, "both": ["a", "b"], "none": ["a", "a"]})
     assert (await request_answer(said("Hi", "both"), where)).answered_by == "b"
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
+    assert [record.message for record in caplog.records if record.name == "perdure.models"] == [
         "both: the secret NO_SUCH_KEY of the model 'a' is missing in this process; set it, and retry the execution. The next model of the list is asked"
     ]
     with pytest.raises(ModelKeyMissing, match="none: none of its models has answered: the secret NO_SUCH_KEY"):
