@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,12 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 def descriptors() -> int:
-    """How many files this process has open."""
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # as quick as can be
+    """How many pipes, sockets and the like this process has open. Files are not counted: an engine that an earlier test left may open its database."""
+    count = 0
+    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208  # as quick as can be
+        with suppress(FileNotFoundError):  # that of the directory itself
+            count += not os.readlink(f"/proc/self/fd/{number}").startswith("/")  # noqa: PTH115  # it is no path
+    return count
 
 
 @pytest.fixture
