@@ -23,7 +23,7 @@ _RESERVED = str.maketrans({character: f"%{ord(character):02X}" for character in 
 
 
 _is_plain = re.compile(r"[A-Za-z0-9_.~@ -]*").fullmatch
-"""Whether a text needs no quoting, which is slow."""
+"""Matches a text that stands in the text of a key as it is, so that `quote`, which is slow, need not be called."""
 
 
 class Key(NamedTuple):

@@ -188,8 +188,7 @@ class BatchRunner:
         resident = pending.resident
         resident.pending = None
         act_on_decision(self._engine, pending)
-        if resident.start_seed is not None:
-            resident.resolve_start_seed()
+        resident.resolve_start_seed()
         resident.retry_wait_s = 0.0
         if wants_compaction(resident):
             self._wait_for([resident], partial(compact_execution, self._engine, resident), self._engine.finish)

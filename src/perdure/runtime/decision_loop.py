@@ -324,9 +324,10 @@ def _with_release(workflow: Workflow | None, start: messages.StartMessage) -> me
 
 
 def _decision_context(engine: EngineServices, resident: ResidentExecution, message: messages.ExecutionMessage) -> DecisionContext:
-    if not resident.threads and not resident.step_controls:
+    is_timed = bool(resident.step_controls) and isinstance(message, messages.TickMessage)
+    if not resident.threads and not is_timed:
         return engine.decision_context
-    young = frozenset(resident.young(asyncio.get_running_loop().time())) if isinstance(message, messages.TickMessage) else frozenset()
+    young = frozenset(resident.young(asyncio.get_running_loop().time())) if is_timed else frozenset()
     return msgspec.structs.replace(engine.decision_context, busy=frozenset(resident.threads), young=young)
 
 

@@ -275,8 +275,7 @@ class SqliteTables:
         if commit.count:
             self._rows.append((number, version, commit.row))
         created = self._carry_out(commit, now_s)
-        if commit.program not in self._programs:
-            self._know(commit.program)
+        self._know(commit.program)
         if commit.release:
             self._release(commit, number, version, self._state(number) if before is None or commit.acks or commit.messages else before, now_s)
         else:
