@@ -13,6 +13,7 @@ import pytest
 import perdure
 from perdure.supervision.child_process import ChildProcess
 from perdure.supervision.child_supervisor import NOT_STARTED
+from tests.open_descriptors import open_descriptors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes of a child are found in /proc")
 
@@ -133,16 +134,12 @@ async def test_a_start_or_an_end_that_is_cancelled_leaves_no_process(tmp_path: P
 
 @pytest.mark.slow
 async def test_all_descriptors_are_closed(tmp_path: Path) -> None:
-    before = descriptors()
+    before = open_descriptors()
     for _ in range(5):
         child = await ChildProcess.start(["true"], ENVIRONMENT, piped=True)
         assert await child.end() in (0, 128 + signal.SIGTERM)
     await asyncio.sleep(0.05)
-    assert descriptors() <= before + 1
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+    assert open_descriptors() <= before + 1
 
 
 @pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -TERM $$", 143)])

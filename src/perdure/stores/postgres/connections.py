@@ -238,12 +238,12 @@ class _Home:
 
 
 class _Connected:
-    """The use of a connection, as `PostgresConnections.connected` says. (Written as generators, the same takes a tenth of a commit.)"""
+    """The use of a connection: one for statements of the store, after `first` was awaited, or one `for_step`. (Generators would cost a tenth of a commit.)"""
 
-    __slots__ = ("_connection", "_connections", "_first", "_home")
+    __slots__ = ("_connection", "_connections", "_first", "_for_step", "_home")
 
-    def __init__(self, connections: "PostgresConnections", first: Callable[[], Awaitable[None]] | None) -> None:
-        self._connections, self._first = connections, first
+    def __init__(self, connections: "PostgresConnections", first: Callable[[], Awaitable[None]] | None = None, *, for_step: bool = False) -> None:
+        self._connections, self._first, self._for_step = connections, first, for_step
 
     async def __aenter__(self) -> PostgresConnection:
         connections = self._connections
@@ -252,10 +252,10 @@ class _Connected:
         home = self._home = connections.home()
         try:
             if home is None:
-                self._connection = await connections.open_main()
+                self._connection = await connections.open_main(for_step=self._for_step)
             else:
-                self._connection = await home.statements.take()
-                if not home.is_prepared:
+                self._connection = await self._pool(home).take()
+                if not home.is_prepared and not self._for_step:
                     await self._prepare(home)
         except driver_errors() as error:
             raise self._translated(error) from error
@@ -263,17 +263,20 @@ class _Connected:
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._home is not None:
-            await self._home.statements.give_back(self._connection, error)
+            await self._pool(self._home).give_back(self._connection, error)
         else:
             await self._connection.end(orderly=error is None)
         if error is not None and isinstance(error, driver_errors()):
             raise self._translated(error) from error
 
+    def _pool(self, home: _Home) -> _Pool:
+        return home.steps if self._for_step else home.statements
+
     async def _prepare(self, home: _Home) -> None:
         try:
             await self._connections.prepare_home(home, self._connection)
         except BaseException as error:
-            await home.statements.give_back(self._connection, error)
+            await self._pool(home).give_back(self._connection, error)
             raise
 
     def _translated(self, error: Exception) -> Exception:
@@ -313,23 +316,11 @@ class PostgresConnections:
         """Yields a connection for the transaction of a step, with the settings that users expect."""
         home = self.home()
         await self.server()
-        with translated_errors(self.role):
-            if home is None:
-                async with self._opened_once(self.settings.main, for_step=True) as connection:
-                    yield connection
-                return
-            connection, failure = await home.steps.take(), None
-            try:
-                yield connection
+        async with _Connected(self, for_step=True) as connection:
+            yield connection
+            if home is not None:
                 with suppress(*driver_errors()):  # the transaction has ended; a failed reset only costs the connection
                     await connection.reset()
-            except BaseException as error:
-                failure = error
-                raise
-            finally:
-                await home.steps.give_back(connection, failure)
-                if isinstance(failure, Exception) and leaves_unknown_state(failure):
-                    home.drop_idle()
 
     @asynccontextmanager
     async def direct_connection(self) -> AsyncIterator[PostgresConnection]:
@@ -410,9 +401,9 @@ class PostgresConnections:
     def _is_pooled(self) -> bool:
         return self.settings.pooler == "transaction" or (self._facts is not None and self._facts.is_pooled)
 
-    async def open_main(self) -> PostgresConnection:
+    async def open_main(self, *, for_step: bool) -> PostgresConnection:
         """Opens a connection that belongs to its only user."""
-        return await self._open(self.settings.main)
+        return await self._open(self.settings.main, for_step=for_step)
 
     async def prepare_home(self, home: _Home, connection: PostgresConnection) -> None:
         """Prepares the database with the first connection on a loop."""
@@ -422,8 +413,8 @@ class PostgresConnections:
                 home.is_prepared = True
 
     @asynccontextmanager
-    async def _opened_once(self, target: ServerTarget, *, for_step: bool = False) -> AsyncIterator[PostgresConnection]:
-        connection = await self._open(target, for_step=for_step)
+    async def _opened_once(self, target: ServerTarget) -> AsyncIterator[PostgresConnection]:
+        connection = await self._open(target)
         try:
             yield connection
         except BaseException:

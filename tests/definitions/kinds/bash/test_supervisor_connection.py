@@ -13,6 +13,7 @@ import pytest
 
 from perdure.core.errors import CommandLost, CommandRefused
 from tests.definitions.kinds.bash.command_runner import MARK, CommandRunner, marked, until
+from tests.open_descriptors import open_descriptors
 from tests.sampling import some
 
 TREE = "sleep 60 & (setsid sleep 60 &) ; (sleep 60 & wait; sleep 60) & sleep 60"
@@ -68,7 +69,7 @@ async def test_who_is_cancelled_twice_does_not_wait_and_all_is_ended_all_the_sam
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 3])
 async def test_it_may_be_cancelled_at_any_moment_of_its_beginning(shell: CommandRunner, turns: int) -> None:
-    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names, and no paths
+    before = open_descriptors()
     for _ in range(5):
         task = shell.begin("sleep 60")
         for _ in range(turns):
@@ -77,7 +78,7 @@ async def test_it_may_be_cancelled_at_any_moment_of_its_beginning(shell: Command
         with pytest.raises(asyncio.CancelledError):
             await task
     assert shell.left() == []
-    assert len(os.listdir("/proc/self/fd")) <= before + 2  # noqa: PTH208  # the socket of the fork server, if this has started it
+    assert open_descriptors() <= before + 2  # the socket of the fork server, if this has started it
 
 
 @pytest.mark.slow

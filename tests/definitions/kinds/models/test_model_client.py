@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +16,7 @@ from perdure.definitions.kinds.models.model_errors import ModelUnavailable
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ModelUsage
 from perdure.fake_llm import serving_aside
 from tests.definitions.kinds.models.scripted_provider import NAMES, deployment, said
+from tests.open_descriptors import open_descriptors
 
 
 @pytest.mark.slow
@@ -49,7 +49,7 @@ def test_the_connections_of_a_loop_are_closed_as_it_ends() -> None:
         with serving_aside([{"answer": "Hello", "repeat": True}]) as url:
             for _ in range(count):
                 asyncio.run(once(url))
-        return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names alone, of what may be gone by then
+        return open_descriptors()
 
     gc.disable()  # so that nothing else closes what was left open
     try:

@@ -12,6 +12,7 @@ import pytest
 from perdure.core.errors import SandboxLimit, SourceFailed
 from perdure.definitions.kinds.sandbox import sandbox_pool
 from perdure.definitions.kinds.sandbox.sandbox_pool import SandboxLimits, run_job
+from tests.open_descriptors import open_descriptors
 
 pytestmark = [pytest.mark.prove, pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")]
 
@@ -24,11 +25,6 @@ GROWTH_BYTES_MAX = 30_000_000
 def children() -> set[int]:
     """The processes that this one has begun and that are left, zombies included."""
     return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-
-
-def descriptors() -> int:
-    """How many files this process has open."""
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def resident_bytes() -> int:
@@ -84,7 +80,7 @@ async def round_of(calls: int) -> Counter[str]:
 
 async def test_two_thousand_calls_of_which_a_hundred_are_killed_leave_nothing_behind() -> None:
     sandbox_pool.close_pool()
-    before, began = children(), descriptors()
+    before, began = children(), open_descriptors()
     _ = await round_of(CALLS // 4)
     gc.collect()
     warm_bytes = resident_bytes()
@@ -93,5 +89,5 @@ async def test_two_thousand_calls_of_which_a_hundred_are_killed_leave_nothing_be
     gc.collect()
     assert resident_bytes() - warm_bytes < GROWTH_BYTES_MAX
     sandbox_pool.close_pool()
-    assert children() == before and descriptors() <= began + 1
+    assert children() == before and open_descriptors() <= began + 1
     print(f"{resident_bytes() - warm_bytes:,} bytes more than after the first {CALLS // 4}")  # noqa: T201  # a proof shows what it found

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from perdure.definitions.kinds.sandbox import sandbox_pool, sandbox_process
 from perdure.definitions.kinds.sandbox.sandbox_pool import SandboxLimits, run_job
 from perdure.runtime.step_runner import failure_of_exception
 from perdure.testing.virtual_time import VirtualLoop
+from tests.open_descriptors import open_descriptors
 
 pytestmark = pytest.mark.slow
 
@@ -59,15 +59,6 @@ async def until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end_s
         await asyncio.sleep(0.005)
-
-
-def descriptors() -> int:
-    """How many pipes, sockets and the like this process has open. Files are not counted: an engine that an earlier test left may open its database."""
-    count = 0
-    for number in os.listdir("/proc/self/fd"):  # noqa: PTH208  # as quick as can be
-        with suppress(FileNotFoundError):  # that of the directory itself
-            count += not os.readlink(f"/proc/self/fd/{number}").startswith("/")  # noqa: PTH115  # it is no path
-    return count
 
 
 @pytest.fixture
@@ -159,7 +150,7 @@ async def test_a_sandbox_is_replaced_after_so_many_jobs(alone: None, monkeypatch
 async def test_who_is_cancelled_leaves_no_process_and_no_descriptor(alone: None) -> None:
     assert await js("export default () => 1") == 1
     gc.collect()  # what earlier tests left
-    before = descriptors()
+    before = open_descriptors()
     for wait_s in (0.0, 0.02, 0.1):
         running = asyncio.create_task(js(ENDLESS))
         await asyncio.sleep(wait_s)
@@ -171,7 +162,7 @@ async def test_who_is_cancelled_leaves_no_process_and_no_descriptor(alone: None)
             await asyncio.sleep(0.005)
         assert await js("export default () => 1") == 1
     gc.collect()
-    assert descriptors() <= before, "what an earlier test left may be closed meanwhile"
+    assert open_descriptors() <= before, "what an earlier test left may be closed meanwhile"
 
 
 @LINUX
