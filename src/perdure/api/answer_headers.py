@@ -1,6 +1,6 @@
 """The headers that every answer has: those by which browsers are careful, and for pages of other origins only where these are named."""
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Collection, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,14 +41,18 @@ class AnswerHeaders:
             return None
         return ApiAnswer(204, headers=PREFLIGHT)
 
-    def added_to(self, send: AsgiSend, origin: str) -> AsgiSend:
-        """Returns a `send` that adds what an answer does not have itself. `origin` is that of the page that asks, if one does."""
+    def completed(self, headers: Collection[tuple[bytes, bytes]], origin: str) -> list[tuple[bytes, bytes]]:
+        """The headers of an answer, and those that it does not have itself. `origin` is that of the page that asks, if one does."""
+        own = dict(headers)
         more = self._always if origin not in self.origins else [*self._always, (b"access-control-allow-origin", origin.encode()), *EXPOSED]
+        return [*headers, *[one for one in more if one[0] not in own]]
+
+    def added_to(self, send: AsgiSend, origin: str) -> AsgiSend:
+        """Returns a `send` that completes the headers of an answer."""
 
         async def sent(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                own = dict(message["headers"])
-                message["headers"] = [*message["headers"], *[one for one in more if one[0] not in own]]
+                message["headers"] = self.completed(message["headers"], origin)
             await send(message)
 
         return sent

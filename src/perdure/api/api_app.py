@@ -22,7 +22,7 @@ from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
 from perdure.api.ended_executions import EndedExecutions
 from perdure.api.entity_tags import expect_version, is_known, stale_refusal, version_headers
 from perdure.api.event_streams import SERVER_SENT, send_stream
-from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, send_answer
+from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, headers_of, headers_of_answer, send_answer
 from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer, keyed_request, replayed_answer
 from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import form_of
@@ -198,22 +198,26 @@ class ApiApp:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without WebSockets")
-        send = self._headers.added_to(send, _header(scope, b"origin"))
-        with AccompaniedRequest(scope, self._observer) as fields:
-            answer = await self._answer_or_error(scope, receive, send, fields)
+        headers = headers_of(scope)
+        origin = headers.get("origin", "")
+        with AccompaniedRequest(scope["method"], headers, self._observer) as fields:
+            answer = await self._answer_or_error(scope, receive, headers, self._headers.added_to(send, origin), fields)
             if answer is not None:
                 fields.status = answer.status
-                await send_answer(send, answer._replace(headers=(*answer.headers, (b"x-request-id", fields.id.encode()))), scope["method"])
+                own = (*headers_of_answer(answer), (b"x-request-id", fields.id.encode()))
+                await send_answer(send, answer, self._headers.completed(own, origin), scope["method"])
 
-    async def _answer_or_error(self, scope: AsgiScope, receive: AsgiReceive, send: AsgiSend, fields: RequestFields) -> ApiAnswer | None:
+    async def _answer_or_error(
+        self, scope: AsgiScope, receive: AsgiReceive, headers: dict[str, str], send: AsgiSend, fields: RequestFields
+    ) -> ApiAnswer | None:
         try:
-            return await self._answer(ApiRequest(scope, receive, self._root_path), fields, send)
+            return await self._answer(ApiRequest(scope, receive, self._root_path, headers), fields, send)
         except Refusal as refusal:
             return ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
         except WaitOver as over:
-            return _error_answer(over.error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
+            return _error_answer(over.error, wire_codec.MEDIA_TYPE in headers.get("accept", ""))
         except PerdureError as error:
-            return _error_answer(error, wire_codec.MEDIA_TYPE in _header(scope, b"accept"))
+            return _error_answer(error, wire_codec.MEDIA_TYPE in headers.get("accept", ""))
 
     async def _answer(self, request: ApiRequest, fields: RequestFields, send: AsgiSend) -> ApiAnswer | None:
         if request.segments in OWN_ROUTES:
@@ -457,10 +461,6 @@ async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:
     while (message := await receive())["type"] != "lifespan.shutdown":
         await send({"type": f"{message['type']}.complete"})
     await send({"type": "lifespan.shutdown.complete"})
-
-
-def _header(scope: AsgiScope, name: bytes) -> str:
-    return next((value.decode("latin-1") for one, value in scope["headers"] if one == name), "")
 
 
 def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:

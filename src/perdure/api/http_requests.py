@@ -22,6 +22,7 @@ BODY_S = 30.0
 """How long the body of a request may take to arrive."""
 
 Headers = tuple[tuple[bytes, bytes], ...]
+NOT_KEPT: Headers = ((b"cache-control", b"no-store"),)
 
 
 class ApiAnswer(NamedTuple):
@@ -36,13 +37,14 @@ class ApiAnswer(NamedTuple):
 class ApiRequest:
     """One request. `segments` are the decoded parts of its path; an encoded slash does not separate any.
 
-    `root` is the path below which the application is mounted, or published by a proxy: links begin with it, and a path may.
+    `root` is the path below which the application is mounted, or published by a proxy: links begin with it, and a path may. `headers` are those of the
+    scope, if they have been decoded already.
     """
 
-    def __init__(self, scope: AsgiScope, receive: AsgiReceive, root_path: str = "") -> None:
+    def __init__(self, scope: AsgiScope, receive: AsgiReceive, root_path: str = "", headers: dict[str, str] | None = None) -> None:
         self.scope, self.receive = scope, receive
         self.method: str = scope["method"]
-        self.headers: dict[str, str] = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.headers = headers_of(scope) if headers is None else headers
         raw = scope.get("raw_path") or scope["path"].encode()
         self.root = (scope.get("root_path") or root_path).rstrip("/")
         root = quote(self.root).encode() if self.root else b""
@@ -134,11 +136,19 @@ def _too_large(bytes_max: int) -> Refusal:
     return Refusal(413, "too_large", f"a body may take {bytes_max:,} bytes at most", "keep it elsewhere, and send where it is")
 
 
-async def send_answer(send: AsgiSend, answer: ApiAnswer, method: str) -> None:
-    """Sends a whole answer. Unless it says otherwise, it is kept nowhere on its way."""
-    headers = [(b"content-type", answer.media_type.encode())] if answer.body else []
-    headers += ((b"content-length", b"%d" % len(answer.body)), *answer.headers)
-    if b"cache-control" not in dict(answer.headers):
-        headers.append((b"cache-control", b"no-store"))
+def headers_of(scope: AsgiScope) -> dict[str, str]:
+    """The headers of a request, of which names are in lower case."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+
+
+def headers_of_answer(answer: ApiAnswer) -> Headers:
+    """The headers that a whole answer has by itself. Unless it says otherwise, it is kept nowhere on its way."""
+    typed = ((b"content-type", answer.media_type.encode()),) if answer.body else ()
+    kept = () if b"cache-control" in dict(answer.headers) else NOT_KEPT
+    return (*typed, (b"content-length", b"%d" % len(answer.body)), *answer.headers, *kept)
+
+
+async def send_answer(send: AsgiSend, answer: ApiAnswer, headers: list[tuple[bytes, bytes]], method: str) -> None:
+    """Sends a whole answer with these headers."""
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})

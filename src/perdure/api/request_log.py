@@ -7,7 +7,6 @@ no path, query or header.
 import logging
 from time import perf_counter
 
-from perdure.api.http_requests import AsgiScope
 from perdure.observe.log_setup import ACCESS_LOGGER
 from perdure.observe.request_fields import RequestFields, current_request, request_id
 from perdure.runtime.observer import Observer
@@ -22,18 +21,15 @@ QUIET = frozenset(("/healthz", "/readyz", "/metrics"))
 class AccompaniedRequest:
     """Accompanies a request for the duration of a block, which fills in its route, caller and status."""
 
-    __slots__ = ("_began_s", "_observed", "_observer", "_request", "_scope", "_token")
+    __slots__ = ("_began_s", "_headers", "_method", "_observed", "_observer", "_request", "_token")
 
-    def __init__(self, scope: AsgiScope, observer: Observer | None) -> None:
-        self._scope, self._observer = scope, observer
+    def __init__(self, method: str, headers: dict[str, str], observer: Observer | None) -> None:
+        self._method, self._headers, self._observer = method if method in METHODS else "other", headers, observer
 
     def __enter__(self) -> RequestFields:
-        scope, observer = self._scope, self._observer
-        method = scope["method"] if scope["method"] in METHODS else "other"
-        given = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), "")
-        self._request = RequestFields(request_id(given), method)
+        self._request = RequestFields(request_id(self._headers.get("x-request-id", "")), self._method)
         self._token, self._began_s = current_request.set(self._request), perf_counter()
-        self._observed = None if observer is None else observer.begin_request(method, _headers_of(scope))
+        self._observed = None if self._observer is None else self._observer.begin_request(self._method, self._headers)
         return self._request
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
@@ -44,10 +40,6 @@ class AccompaniedRequest:
             self._observed.ended(self._request.route, self._request.status)
         _log(self._request, took_s)
         current_request.reset(self._token)
-
-
-def _headers_of(scope: AsgiScope) -> dict[str, str]:
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _log(request: RequestFields, took_s: float) -> None:

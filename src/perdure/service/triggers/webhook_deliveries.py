@@ -70,9 +70,9 @@ DELIVERIES = RecordKind("delivery", Delivery, audited=False, expires=True)
 DELIVERY_KEYS = RecordKind("delivery key", DeliveryKey, audited=False, expires=True)
 
 
-def new_delivery_id(at_s: float) -> str:
-    """A new id of a delivery at a time: in order of id, the newest comes first."""
-    return f"{first_delivery_id(at_s)}-{secrets.token_hex(4)}"
+def new_delivery_id(at_s: float, number: int) -> str:
+    """A new id of a delivery at a time, the `number`th of its receiver: in order of id, the newest comes first."""
+    return f"{first_delivery_id(at_s)}-{999_999 - number % 1_000_000:06}-{secrets.token_hex(4)}"
 
 
 def first_delivery_id(at_s: float) -> str:

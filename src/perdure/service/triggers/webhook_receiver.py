@@ -9,6 +9,7 @@ so that many at once cost little more than one. Secrets are remembered for `SECR
 """
 
 import asyncio
+import itertools
 import logging
 import time
 from collections import OrderedDict
@@ -144,7 +145,7 @@ class WebhookReceiver:
 
     def __init__(self, access: StoreAccess, resolver: SecretResolver | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._access, self._resolver, self._clock = access, resolver, clock
-        self._turn = _TurnReads()
+        self._turn, self._numbers = _TurnReads(), itertools.count()
         self._triggers_of_paths: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._secrets: dict[tuple[str, str], tuple[float, str]] = {}
         self._warned_at_s: dict[tuple[str, str], float] = {}
@@ -275,7 +276,7 @@ class WebhookReceiver:
         access, tenant, trigger = self._access, got.tenant, got.trigger
         key = f"webhook:{trigger.id}:{identity.id}"
         id = f"{key}.{round(got.now_s * 1000)}" if identity.is_hash else key
-        delivery = new_delivery_id(got.now_s)
+        delivery = new_delivery_id(got.now_s, next(self._numbers))
         about = {"delivery": delivery, "event": got.event, "method": got.raw.method, "headers": _plain_headers(got)}
         facts = TriggerFacts(id=trigger.id, name=trigger.name, kind="webhook", key=key, at_s=got.now_s, about=about)
         queue, most = queue_of(trigger) if got.config.active_max else "", got.config.active_max + got.config.queued_max

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from threading import Condition
+from threading import Condition, Lock
 from typing import TypeVar
 
 from perdure.core.envelopes import QueuedMessage
@@ -36,7 +36,8 @@ class ReadConnections:
         self._idle: list[sqlite3.Connection] = []
         self._reading = 0
         self._quiet = self._ended = False
-        self._free = Condition()
+        self._lock = Lock()
+        self._free = Condition(self._lock)
 
     def read(self, read: Callable[[Execute], T], *, is_one_statement: bool = False) -> T:
         """Runs `read` in one transaction and returns its result. One statement that is read to its end needs none of its own.
@@ -83,7 +84,7 @@ class ReadConnections:
             self._file.close(self._idle.pop())
 
     def _take(self) -> sqlite3.Connection | None:
-        with self._free:
+        with self._lock:
             while self._quiet:
                 self._free.wait()
             if self._ended:
@@ -92,7 +93,7 @@ class ReadConnections:
             return self._idle.pop() if self._idle else None
 
     def _give(self, connection: sqlite3.Connection | None) -> None:
-        with self._free:
+        with self._lock:
             self._reading -= 1
             if connection is not None and len(self._idle) < IDLE_CONNECTIONS_MAX:
                 self._idle.append(connection)
