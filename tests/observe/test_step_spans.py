@@ -146,7 +146,8 @@ def attempts_of(
         observed = observer.begin_attempt(StepInfo(Key("default", "w", "w1"), parse_path("a/~1/b#2"), 1, carried=carried), "b", queue)
         body()
         tracer.start_span("child").end()
-        observed.ended(outcome)
+        if observed is not None:  # an attempt that is not sampled is not observed
+            observed.ended(outcome)
 
     for queue in ("", "far"):
         contextvars.copy_context().run(attempt, queue)
@@ -249,6 +250,13 @@ def test_steps_use_their_span_and_end_in_each_way(body: Callable[[], None], outc
         }
 
 
+def ended(observer: TraceObserver) -> None:
+    """Has an attempt begin and end."""
+    observed = observer.begin_attempt(StepInfo(Key("default", "w", "w1"), parse_path("a"), 1), "a", "")
+    assert observed is not None, "it is sampled"
+    observed.ended(None)
+
+
 def test_a_disabled_tracer_makes_spans_that_record_nothing() -> None:
     provider = TracerProvider(shutdown_on_exit=False)
     observer = TraceObserver(provider.get_tracer("perdure"))  # type: ignore[arg-type]  # the SDK's own
@@ -256,7 +264,7 @@ def test_a_disabled_tracer_makes_spans_that_record_nothing() -> None:
     observed: list[Any] = []
 
     def attempt() -> None:
-        observer.begin_attempt(StepInfo(Key("default", "w", "w1"), parse_path("a"), 1), "a", "").ended(None)
+        ended(observer)
         observed.append(trace.get_current_span())
 
     contextvars.copy_context().run(attempt)
@@ -285,5 +293,5 @@ def test_a_span_has_the_resource_that_its_tracer_has_now() -> None:
     provider.add_span_processor(seen)
     observer = TraceObserver(provider.get_tracer("perdure"))  # type: ignore[arg-type]  # the SDK's own
     observer._tracer.resource = Resource({"b": "2"})
-    contextvars.copy_context().run(lambda: observer.begin_attempt(StepInfo(Key("default", "w", "w1"), parse_path("a"), 1), "a", "").ended(None))
+    contextvars.copy_context().run(lambda: ended(observer))
     assert dict(seen.ended[0]["resource"].attributes) == {"b": "2"}

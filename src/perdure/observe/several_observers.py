@@ -16,9 +16,10 @@ class SeveralObservers:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
 
-    def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt:
+    def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt | None:
         """See `Observer.begin_attempt`."""
-        return _SeveralAttempts([one.begin_attempt(info, target, queue) for one in self._observers])
+        begun = [observed for one in self._observers if (observed := one.begin_attempt(info, target, queue)) is not None]
+        return _SeveralAttempts(begun) if len(begun) > 1 else begun[0] if begun else None
 
     def decided(self, execution: Execution, events: Sequence[Event], waited_s: float) -> None:
         """See `Observer.decided`."""

@@ -76,18 +76,6 @@ class _GivenIds(IdGenerator):
         return self._drawn.is_trace_id_random()  # asked only by versions of the SDK whose generators have it
 
 
-class _NotSampled:
-    """An attempt without a span."""
-
-    __slots__ = ()
-
-    def ended(self, outcome: Outcome | None) -> None:
-        """See `ObservedAttempt.ended`."""
-
-
-NOT_SAMPLED = _NotSampled()
-
-
 class _TracedAttempt:
     __slots__ = ("_span",)
 
@@ -153,11 +141,11 @@ class TraceObserver:
 
     # What the process tells.
 
-    def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt:
+    def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt | None:
         """See `Observer.begin_attempt`. The span is that of the present context from here on, so that spans within the step are in it."""
-        place = self.place_of(info.execution, info.carried)
+        place = self._places.get(info.execution) or self.place_of(info.execution, info.carried)
         if not place.is_sampled:
-            return NOT_SAMPLED
+            return None
         about = {"perdure.step": path_text(info.path), "perdure.attempt": info.attempt, **place.about}
         if queue:
             about["perdure.queue"] = queue

@@ -33,8 +33,11 @@ class ObservedRequest(Protocol):
 class Observer(Protocol):
     """Observes a process."""
 
-    def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt:
-        """Takes note that an attempt of the step `target` begins, in the context in which it runs. `queue` is empty for a step that its engine performs."""
+    def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt | None:
+        """Takes note that an attempt of the step `target` begins, in the context in which it runs. `queue` is empty for a step that its engine performs.
+
+        Returns None if it is not to be observed any further.
+        """
         ...
 
     def decided(self, execution: Execution, events: Sequence[Event], waited_s: float) -> None:

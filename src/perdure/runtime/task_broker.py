@@ -459,7 +459,8 @@ class TaskBroker:
         if self._observer is not None:
             info = StepInfo(work.execution, work.path, work.attempt, carried=work.carried)
             observed = self._observer.begin_attempt(info, work.target, str(queued.to[1]))
-            task_lease.ended.add_done_callback(lambda _: observed.ended(task_lease.outcome))
+            if observed is not None:
+                task_lease.ended.add_done_callback(lambda _: observed.ended(task_lease.outcome))
         self.task_leases.watch(task_lease, self._due)
         return task_lease
 
