@@ -21,7 +21,7 @@ from perdure.core.errors import BadValue, PerdureError, StoreError, StoreUnavail
 from perdure.stores.postgres.connection_settings import ConnectionSettings, ServerTarget
 from perdure.stores.postgres.server_errors import NEXT_STEPS, driver, driver_errors, leaves_unknown_state, translated_error, translated_errors
 from perdure.stores.postgres.statements import SQL, in_schema
-from perdure.stores.postgres.store_rows import escaped_argument, unescaped_row
+from perdure.stores.postgres.store_rows import escaped_arguments, unescaped_row
 
 Isolation = Literal["read_committed", "repeatable_read"]
 
@@ -82,7 +82,7 @@ class PostgresConnection:
                 return await self.fetch(sql, *arguments)
         statement = self._statements.get(sql) or await self._prepare(sql)
         self._statements.move_to_end(sql)
-        return [*map(unescaped_row, await statement.fetch(*map(escaped_argument, arguments)))]
+        return [*map(unescaped_row, await statement.fetch(*escaped_arguments(arguments)))]
 
     async def execute(self, script: str) -> None:
         """Executes statements without arguments, in one round trip. Outside of a transaction they are one."""

@@ -253,15 +253,16 @@ class PostgresStore:
                 return await carry_out(connection.fetch, changes, self._clock and self._clock())
 
         done = await repeat_conflicts(once)
-        self._notifications.notify(tables.channels_to_notify(done.wakes, done.news))
+        if done.wakes or done.news:
+            self._notifications.notify(tables.channels_to_notify(done.wakes, done.news))
         return done.answers
 
     def _group_commit(self) -> GroupCommit | None:
         """Returns what groups the changes of callers on the event loop of the store; None on the loop of another thread."""
-        if self._connections.home() is None:
-            return None
         loop = asyncio.get_running_loop()
         if self._group is None or self._group[0] is not loop:
+            if self._connections.home() is None:
+                return None
             self._group = loop, GroupCommit(self._commit, is_refused, only_adds_events)
         return self._group[1]
 

@@ -28,14 +28,14 @@ def unescape_nul(text: str) -> str:
     return text if "\\" not in text else re.sub(r"\\(.)", lambda found: "\0" if found[1] == "0" else "\\", text)
 
 
-def escaped_argument(value: Any) -> Any:
-    """Escapes an argument of a statement if it is text. Arrays of names are escaped by the caller."""
-    return escape_nul(value) if isinstance(value, str) else value
+def escaped_arguments(values: Iterable[Any]) -> list[Any]:
+    """Escapes those arguments of a statement that are texts. Arrays of names are escaped by the caller."""
+    return [escape_nul(value) if isinstance(value, str) else value for value in values]
 
 
 def unescaped_row(row: Iterable[Any]) -> tuple[Any, ...]:
     """Returns a row with its texts as they were given."""
-    return tuple(unescape_nul(value) if isinstance(value, str) else value for value in row)
+    return tuple([unescape_nul(value) if isinstance(value, str) else value for value in row])
 
 
 def attributes_from_column(text: str | None) -> IndexedAttributes:

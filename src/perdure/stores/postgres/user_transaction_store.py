@@ -22,7 +22,7 @@ from perdure.stores.postgres.head_lists import read_heads
 from perdure.stores.postgres.limited_queues import Fetch
 from perdure.stores.postgres.record_rows import read_record, read_records
 from perdure.stores.postgres.statements import SQL, in_schema
-from perdure.stores.postgres.store_rows import escaped_argument, unescaped_row
+from perdure.stores.postgres.store_rows import escaped_arguments, unescaped_row
 from perdure.stores.protocol import ALL_HEADS, ChangeAnswer, Commit, Head, HeadFilter, Post, QueueStatus, StoredLog, StoreTime, check_changes
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.stores.user_transactions import CONNECTION_KINDS, EXPECTED_OPEN, driver_connection, is_instance_of
@@ -76,7 +76,7 @@ def fetch_with_asyncpg(connection: Any) -> Fetch:
     """Returns a function that executes statements on a connection of asyncpg."""
 
     async def fetch(sql: str, *arguments: Any) -> list[Any]:
-        return [unescaped_row(row) for row in await connection.fetch(sql, *map(escaped_argument, arguments))]
+        return [unescaped_row(row) for row in await connection.fetch(sql, *escaped_arguments(arguments))]
 
     return fetch
 
@@ -84,7 +84,7 @@ def fetch_with_asyncpg(connection: Any) -> Fetch:
 def _fetch_with_psycopg(psycopg: Any, connection: Any, *, aside: bool) -> Fetch:
     def carry_out(sql: str, arguments: tuple[Any, ...]) -> list[Any]:
         with psycopg.RawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            cursor.execute(sql, [*map(escaped_argument, arguments)])
+            cursor.execute(sql, escaped_arguments(arguments))
             return [*map(unescaped_row, cursor.fetchall())] if cursor.description else []
 
     async def fetch(sql: str, *arguments: Any) -> list[Any]:
@@ -96,7 +96,7 @@ def _fetch_with_psycopg(psycopg: Any, connection: Any, *, aside: bool) -> Fetch:
 def _fetch_with_async_psycopg(psycopg: Any, connection: Any) -> Fetch:
     async def fetch(sql: str, *arguments: Any) -> list[Any]:
         async with psycopg.AsyncRawCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
-            await cursor.execute(sql, [*map(escaped_argument, arguments)])
+            await cursor.execute(sql, escaped_arguments(arguments))
             return [*map(unescaped_row, await cursor.fetchall())] if cursor.description else []
 
     return fetch
