@@ -27,6 +27,7 @@ def server() -> Iterator[DatabaseServer]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 @pytest.mark.parametrize("kills", [5, pytest.param(150, marks=pytest.mark.prove)])
 def test_whoever_is_killed_each_sale_has_a_receipt_and_there_is_no_other(tmp_path: Path, kills: int, kind: str, request: pytest.FixtureRequest) -> None:
