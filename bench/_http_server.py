@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from perdure import App, Context, step, workflow
+from perdure import App, Context, Signal, step, workflow
 from perdure.api.api_app import ApiApp
 from perdure.api.api_server import ApiServer, listening_socket, url_of
 from perdure.api.http_requests import AsgiReceive, AsgiScope, AsgiSend
@@ -37,6 +37,15 @@ async def add(a: int, b: int) -> int:
 async def calc(ctx: Context, a: int, b: int = 1) -> int:
     """An execution of one step."""
     return await ctx.step(add, a, b)
+
+
+never = Signal("never", int)
+
+
+@workflow
+async def listen(ctx: Context) -> int:
+    """Waits for a message that never comes."""
+    return await ctx.listen(never)
 
 
 @workflow
@@ -111,7 +120,10 @@ async def fill(file: Path, count: int) -> None:
 async def main(file: Path, count: int) -> None:
     """Serves until it is ended."""
     await fill(file, count)
-    async with App([calc, talk], db=f"sqlite:///{file}") as app:
+    async with App([calc, talk, listen], db=f"sqlite:///{file}") as app:
+        handle = await app.client.start(listen.with_(id="l"))
+        while (await handle.status()).open == 0:  # noqa: ASYNC110  # it begins at once
+            await asyncio.sleep(0.01)
         access = app.client._access.on_store("the benchmark")
         sockets = [listening_socket("127.0.0.1", 0) for _ in range(2)]
         apps: list[Any] = [ApiApp(access, LoopbackAccess(TOKEN)), TrivialApp(app)]

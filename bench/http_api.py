@@ -138,7 +138,8 @@ START = Request("POST", "/api/executions", '{"workflow":"calc","id":"b#","input"
 RESULT = Request("GET", "/api/executions/calc/b#/result?waitSeconds=20")
 GET = Request("GET", "/")
 STATUS = Request("GET", "/api/executions/filled/f1")
-OPEN = Request("GET", "/api/executions?limit=1&status=pending,running,waiting")
+WAITING = Request("GET", "/api/executions/listen/l")
+OPEN = Request("GET", "/api/executions?limit=1&workflow=calc&status=pending,running,waiting")
 PAGES = {
     "a page of 50": "/api/executions?limit=50",
     "a page of 50 of one workflow": "/api/executions?limit=50&workflow=filled",
@@ -164,25 +165,27 @@ async def measure(api: str, trivial: str, seconds: float, rounds: int, count: in
     """Measures and prints."""
     numbers, medians = itertools.count(), statistics.median
     _ = await rate(api, START, 1.0, numbers)  # the write-ahead log has grown, and the code is warm
-    found: dict[str, list[float]] = {name: [] for name in ("post", "start", "get", "status", "post1", "start1", "process", "result", "frames")}
+    found: dict[str, list[float]] = {name: [] for name in ("post", "start", "get", "status", "waiting", "post1", "start1", "process", "result", "frames")}
     for _ in range(rounds):
         found["post"].append(await rate(trivial, POST, seconds, numbers))
         found["start"].append(await rate(api, START, seconds, numbers))
         await idle(api)
         found["get"].append(await rate(trivial, GET, seconds, numbers))
         found["status"].append(await rate(api, STATUS, seconds, numbers))
+        found["waiting"].append(await rate(api, WAITING, seconds, numbers))
         found["post1"].append(await p50(trivial, POST, count, numbers))
         found["start1"].append(await p50(api, START, count, numbers))
         async with Connection(trivial) as connection:
             found["process"].append(json.loads(await connection.ask(Request("GET", "/in-process").encoded(0)))["p50_s"])
         found["result"].append(await result_p50(api, count, numbers))
         found["frames"].append(await frames_per_second(api, READERS))
-    post, start, get, status = (medians(found[name]) for name in ("post", "start", "get", "status"))
+    post, start, get, status, waiting = (medians(found[name]) for name in ("post", "start", "get", "status", "waiting"))
     post1, start1, process = (medians(found[name]) * 1000 for name in ("post1", "start1", "process"))
     print(f"a trivial POST, {CONNECTIONS} connections     {post:9,.0f} a second")
     print(f"a start, durable                  {start:9,.0f} a second   {start / post:.2f} of the trivial POST   wanted 1,500")
     print(f"a trivial GET                     {get:9,.0f} a second")
-    print(f"the status of an execution        {status:9,.0f} a second   {status / get:.2f} of the trivial GET    wanted 0.30")
+    print(f"an execution that has ended       {status:9,.0f} a second   {status / get:.2f} of the trivial GET    wanted 0.30")
+    print(f"an execution that waits           {waiting:9,.0f} a second   {waiting / get:.2f} of the trivial GET    wanted 0.30")
     print(f"a trivial POST, one connection    {post1:9.2f} ms")
     print(f"a start in the process            {process:9.2f} ms")
     print(f"a start, one connection           {start1:9.2f} ms         {start1 / (process + post1):.2f} of both               wanted 1.50 at most")

@@ -19,7 +19,6 @@ from perdure.api import approval_link_page, problems, unsubscribe_page
 from perdure.api.answer_headers import AnswerHeaders
 from perdure.api.approval_link_page import ApprovalLinkPage
 from perdure.api.argument_checks import WHOLE_NUMBER_MAX, check_arguments
-from perdure.api.ended_executions import EndedExecutions
 from perdure.api.entity_tags import expect_version, is_known, stale_refusal, version_headers
 from perdure.api.event_streams import SERVER_SENT, send_stream
 from perdure.api.http_requests import ApiAnswer, ApiRequest, AsgiReceive, AsgiScope, AsgiSend, headers_of, headers_of_answer, send_answer
@@ -28,6 +27,7 @@ from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import NO_PATHS, openapi_document
 from perdure.api.problems import Refusal
+from perdure.api.record_answers import RecordAnswers, living_processes
 from perdure.api.request_arguments import RequestArguments
 from perdure.api.request_log import AccompaniedRequest
 from perdure.api.request_watch import until_over
@@ -161,7 +161,7 @@ class ApiApp:
         self._tasks = None if broker is None else TaskRoutes(broker, authenticate)
         self._mcp = mcp
         self._idempotent = IdempotentRequests(access)
-        self._ended, self._document = EndedExecutions(), b""
+        self._records, self._document = RecordAnswers(), b""
         self.is_stopping = False
         self._stopping: asyncio.Future[None] | None = None
 
@@ -295,8 +295,9 @@ class ApiApp:
 
     async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
         keeps = operation.function is on_executions.read and arguments.get("at") is None and wire_codec.MEDIA_TYPE not in request.header("accept")
-        if keeps and (kept := await self._ended.answer(access, arguments["key"])) is not None:
+        if keeps and (kept := await self._records.answer(access, arguments["key"])) is not None:
             return _unless_known(request, kept)
+        processes = await living_processes(access) if keeps else ()
         arguments = await expect_version(self.access, operation, request, arguments)
         if operation.method != "GET":
             access = limited_access(audited_access(access, AuditedBy(caller, operation.name, request.address)), caller, self._active_limits)
@@ -312,7 +313,7 @@ class ApiApp:
             return ApiAnswer(200, wire_codec.encode(result), wire_codec.MEDIA_TYPE)
         answer = _json_answer(operation, result)._replace(headers=version_headers(operation, result))
         if keeps:
-            await self._ended.keep(access, result, answer)
+            await self._records.keep(access, processes, result, answer)
         return _unless_known(request, answer)
 
     async def _expect_allowed(self, operation: Operation, request: ApiRequest, fields: RequestFields | None = None) -> Caller:

@@ -239,7 +239,7 @@ async def status_and_reason(access: StoreAccess, tail: ExecutionTail) -> tuple[E
         None if started is None else started.at_s,
         None if execution.ended is None else execution.ended.at_s,
         execution.deadline_at_s,
-        _due_at_s(head),
+        head_due_at_s(head),
         len(execution.open),
         len(execution.settled),
         execution.emitted,
@@ -568,7 +568,7 @@ def _as_named(tenant: str, text: str) -> list[Key]:
 def summary_of(head: Head) -> ListedExecution:
     """The list entry of the execution with this head."""
     added = {name: value_of_sortable(form) for name, form in split_attributes(head.attributes)[0]}
-    due_at_s = None if head.status in ENDED_STATUSES else _due_at_s(head)
+    due_at_s = None if head.status in ENDED_STATUSES else head_due_at_s(head)
     return ListedExecution(
         head.key,
         head.status,
@@ -591,7 +591,8 @@ def _pinned(head: Head) -> int:
     return int(version) if version.isascii() and version.isdigit() else 0
 
 
-def _due_at_s(head: Head) -> float | None:
+def head_due_at_s(head: Head) -> float | None:
+    """When something is due for an execution: a time that it waits for, or a message."""
     return min((at_s for at_s in (head.wake_at_s, head.message_at_s) if at_s is not None), default=None)
 
 

@@ -1,18 +1,22 @@
-"""Claims about reads of executions that have ended: one read of the head while nothing changes, and never an answer that is not right any more."""
+"""Claims about reads of executions again and again: none of the log while nothing changes, and never an answer that is not right any more."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from perdure import App
-from perdure.api import ended_executions
+from perdure.api import record_answers
 from perdure.api.api_app import ApiApp
+from perdure.api.http_requests import ApiAnswer
+from perdure.api.record_answers import RecordAnswers, living_processes
 from perdure.core.paths import Key
 from perdure.service.callers import Caller
-from perdure.stores.protocol import StoredLog
+from perdure.service.execution_records import read_record
+from perdure.stores.protocol import HolderStatus, StoredLog
 from tests.api.api_setup import Api, add, api_in_process, calc
 
 HERE = "/api/executions/calc/o"
@@ -36,7 +40,7 @@ class Reads:
         return await self._read(key, after)
 
 
-async def begun(api: Api, given: list[int], id: str = "o", name: str = "calc") -> None:
+async def begun(api: Api, given: list[Any], id: str = "o", name: str = "calc") -> None:
     answer = await api("POST", "/api/executions", {"workflow": name, "id": id, "input": given})
     assert answer.status in (200, 201), answer
 
@@ -64,13 +68,70 @@ async def test_an_execution_that_has_ended_is_read_again_from_its_head_alone(api
     assert (await api("GET", HERE)).status == 404
 
 
-async def test_what_has_not_ended_is_read_each_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+GREETING = "/api/executions/greet/g"
+
+
+async def until_reason(api: Api, place: str, code: str) -> Any:
+    """The record once its reason has a code and no engine holds the execution, read twice."""
+    async with asyncio.timeout(10):
+        while (found := (await api("GET", place)).json)["reason"]["code"] != code or found["runtimeState"]["executor"]["workerOrigin"] is not None:
+            await asyncio.sleep(0.01)
+    return (await api("GET", place)).json
+
+
+async def test_an_execution_that_waits_is_read_again_without_its_log_until_it_goes_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await begun(api, [], "g", "greet")
-    _ = await api("GET", "/api/executions/greet/g")
-    reads = Reads(api.app, monkeypatch)
+    first = await until_reason(api, GREETING, "message")
+    with monkeypatch.context() as patched:
+        reads = Reads(api.app, patched)
+        assert [(await api("GET", GREETING)).json for _ in range(3)] == [first] * 3 and reads.keys == []
+    assert first["awaits"][0]["schemas"] and (await api("GET", f"{GREETING}?at=2")).json["awaits"][0]["schemas"] == {}
+    assert (await api("POST", f"{GREETING}/messages", {"name": "named", "body": "Ada"})).status == 204
+    ended = await settled(api, GREETING)
+    assert (ended["status"], ended["outputs"]) == ("completed", "Hello Ada")
+
+
+async def test_the_answer_follows_the_engines_that_live(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, [], "g", "greet")
+    first = await until_reason(api, GREETING, "message")
+    store, leases = api.app.access.store, api.app.access.store.leases
+
+    async def no_leases() -> list[HolderStatus]:
+        return []
+
+    monkeypatch.setattr(store, "leases", no_leases)
     for _ in range(2):
-        assert (await api("GET", "/api/executions/greet/g")).json["outputs"] is None
-    assert len(reads.keys) >= 2 and set(reads.keys) == {Key("default", "greet", "g")}
+        alone = (await api("GET", GREETING)).json
+        assert (alone["reason"]["code"], alone["awaits"][0]["schemas"]) == ("engine", {})
+    monkeypatch.setattr(store, "leases", leases)
+    for _ in range(2):
+        assert (await api("GET", GREETING)).json == first
+
+
+async def test_no_answer_is_kept_if_an_engine_comes_or_goes_while_it_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, [], "g", "greet")
+    _ = await until_reason(api, GREETING, "message")
+    api.app._records._kept.clear()
+    leases, asked = api.app.access.store.leases, list[int]()
+
+    async def gone_at_first() -> list[HolderStatus]:
+        asked.append(1)
+        return await leases() if len(asked) > 1 else []
+
+    monkeypatch.setattr(api.app.access.store, "leases", gone_at_first)
+    assert (await api("GET", GREETING)).status == 200
+    assert not api.app._records._kept and len(asked) > 1
+
+
+async def test_what_waits_for_people_or_its_time_is_read_each_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, ["Rome"], "t", "trip")
+    assert (await api("POST", "/api/executions", {"workflow": "greet", "id": "l", "input": [], "delaySeconds": 3600})).status in (200, 201)
+    _ = await until_reason(api, "/api/executions/trip/t", "approval")
+    _ = await until_reason(api, "/api/executions/greet/l", "not_started")
+    reads = Reads(api.app, monkeypatch)
+    for place in ("trip/t", "greet/l"):
+        _ = await api("GET", f"/api/executions/{place}")
+    assert {key.workflow for key in reads.keys} >= {"trip", "greet"} and not api.app._records._kept
 
 
 async def test_an_execution_that_is_retried_or_pruned_or_begun_anew_is_shown_as_it_is(api: Api) -> None:
@@ -112,14 +173,25 @@ async def test_the_name_of_the_definition_is_that_of_now(tmp_path: Path, monkeyp
 async def test_few_answers_are_kept_and_no_large_ones(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await begun(api, [3, 4])
     _ = await settled(api)
-    kept = api.app._ended
-    monkeypatch.setattr(ended_executions, "ANSWERS_MAX", 2)
+    kept = api.app._records
+    monkeypatch.setattr(record_answers, "ANSWERS_MAX", 2)
     for number in range(4):
         await begun(api, [number], f"n{number}")
         _ = await api("GET", f"/api/executions/calc/n{number}/result?waitSeconds=10")
         _ = await api("GET", f"/api/executions/calc/n{number}")
     assert len(kept._kept) == 2
     kept._kept.clear()
-    monkeypatch.setattr(ended_executions, "ANSWER_BYTES_MAX", 100)
+    monkeypatch.setattr(record_answers, "ANSWER_BYTES_MAX", 100)
     _ = await settled(api)
     assert not kept._kept
+
+
+@pytest.mark.parametrize("code", ["message", "queue", "queue_full"])
+async def test_an_answer_that_follows_from_a_queue_is_not_kept(api: Api, code: str) -> None:
+    await begun(api, [], "g", "greet")
+    _ = await until_reason(api, GREETING, "message")
+    access, answers = api.app.access, RecordAnswers()
+    record = await read_record(access, Key("default", "greet", "g"), None, b"")
+    record = msgspec.structs.replace(record, reason=msgspec.structs.replace(record.reason, code=code))
+    await answers.keep(access, await living_processes(access), record, ApiAnswer(200, b"{}"))
+    assert (await answers.answer(access, record.key) is not None) == (code == "message")
