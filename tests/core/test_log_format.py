@@ -262,12 +262,12 @@ def test_an_old_row_is_brought_up_version_by_version() -> None:
     oldest = payload_header.with_header(2, msgspec.msgpack.encode([{"t": "gone", "where": PAY}, *msgspec.to_builtins(EVENTS[7:9], builtin_types=(bytes,))]))
     newest = log_format.encode_row([e.DroppedEvent(PAY), *EVENTS[7:9]])[5:]
     upcasts: dict[int, log_format.Upcast] = {2: rename, 3: move}
-    assert log_format.decode_row_as(oldest, 4, upcasts) == [e.DroppedEvent(PAY), *EVENTS[7:9]]
-    assert log_format.decode_row_as(payload_header.with_header(4, newest), 4, upcasts) == [e.DroppedEvent(PAY), *EVENTS[7:9]]
+    assert log_format.decode_rows_as([oldest], 4, upcasts) == [e.DroppedEvent(PAY), *EVENTS[7:9]]
+    assert log_format.decode_rows_as([payload_header.with_header(4, newest)], 4, upcasts) == [e.DroppedEvent(PAY), *EVENTS[7:9]]
     with pytest.raises(LogVersionUnsupported, match="reads formats 2 to 4"):
-        log_format.decode_row_as(payload_header.with_header(5, newest), 4, upcasts)
+        log_format.decode_rows_as([payload_header.with_header(5, newest)], 4, upcasts)
     with pytest.raises(LogDamaged):
-        log_format.decode_row_as(oldest, 3, {2: rename})
+        log_format.decode_rows_as([oldest], 3, {2: rename})
 
 
 def test_every_old_version_has_its_upcast() -> None:

@@ -41,7 +41,6 @@ from perdure.core.operations import (
     SleepOperation,
     SpawnOperation,
     Success,
-    is_same_operation,
     settles_later,
 )
 from perdure.core.paths import UNDO, Key, Path, path_text
@@ -395,7 +394,7 @@ class CodeProgram:
         """Opens an operation and waits until it has settled; if the waiting task is cancelled first, drops the operation."""
         self._unstarted.pop(path, None)
         self._ask(path, op)
-        if isinstance(step, Step):
+        if isinstance(step, Step) and (step.handlers or self.handlers.get(step.name, step) is not None):
             self._register_undo_handler(step)
         if self._recorded is not None and (settlement := self._settle_ahead(self._recorded, path)) is not None:
             return settlement
@@ -612,13 +611,12 @@ class CodeProgram:
             if len(self._commands) > OPERATIONS_AT_ONCE_MAX:
                 raise WrongVerb(f"{OPERATIONS_AT_ONCE_MAX:,} operations were opened without waiting for any", "let each iteration wait for something")
             return
-        event = self._recorded.next()
-        if type(event) is not e.OpenedEvent or event.path != path or not (event.op is op or is_same_operation(event.op, op)):
+        event = self._recorded.open_again(path, op)
+        if event is None:
             self.differs(path, self._next_text(), operation_text(path, op))
             raise Evicted
         if type(event.op) is KeepOperation:
             self._matched_value = event.op.value
-        self._recorded.take()
 
     def _next(self) -> e.Event | None:
         """Returns the next recorded command, except those that trim loops."""

@@ -358,16 +358,13 @@ class Context:
             for handler in fn.handlers:
                 _ = handler.step.codec  # an undo handler with unsupported types is refused before the step runs
             path = scope.take(fn.name, explicit or fn.explicit)
-            return path, self._call(path, fn, lambda: args, kwargs), fn
+            return path, self._instance.recorded_call(path, fn) or self._new_call(path, fn, args, kwargs), fn
         name = checked_name(explicit or branches.function_name(fn, "step"), "step")
         path = scope.take(name, explicit)
         return path, CallOperation(name, codec_of_function(fn).encode_args(args, kwargs, "the arguments of step", path), "", DEFAULT_RETRY_POLICY), fn
 
-    def _call(self, path: Path, fn: Step[Any, Any, Any], made: Callable[[], tuple[Any, ...]], kwargs: dict[str, Any]) -> CallOperation:
-        """Returns the call of a step: on replay the recorded one, else one with the arguments that `made` returns."""
-        if (recorded := self._instance.recorded_call(path, fn)) is not None:
-            return recorded
-        args = made()
+    def _new_call(self, path: Path, fn: Step[Any, Any, Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallOperation:
+        """Returns a call of a step that the log does not have."""
         raw = fn.codec.encode_args(args, kwargs, "the arguments of step", path)
         op = CallOperation(
             fn.name, raw, fn.queue, fn.rule, fn.timeout_s, fn.may_repeat, undo=fn.undo_when, heartbeat_s=fn.heartbeat_s, transaction=fn.transaction
@@ -415,7 +412,7 @@ class Context:
         path = scope.take(f"external:{fn.name}", fn.explicit)
 
         def request(at: Path, token: Callable[[], str]) -> VerbCall[Any]:
-            return self._step(at, self._call(at, fn, lambda: (token(), *args), kwargs), fn)
+            return self._step(at, self._instance.recorded_call(at, fn) or self._new_call(at, fn, (token(), *args), kwargs), fn)
 
         return self._verb(path, external_steps.external_result(self._instance, path, fn, request, result))
 

@@ -219,7 +219,7 @@ class DeterministicLoop(asyncio.AbstractEventLoop):
     @property
     def runs_alone(self) -> bool:
         """True if a task runs that is not about to be cancelled, and no other callback is ready."""
-        task: Any = None if self._ready else self.current
+        task: Any = _current_task(self) if self._driving and not self._ready else None
         return task is not None and not task._must_cancel
 
     @property

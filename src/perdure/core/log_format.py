@@ -25,7 +25,7 @@ UPCASTS: dict[int, Upcast] = {}
 """By version, a function that brings events as plain data to the next version. There is none while the oldest version is the newest."""
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[list[Event]] = msgspec.msgpack.Decoder(list[Event])
+_decode = msgspec.msgpack.Decoder(list[Event]).decode
 
 
 def encode_row(events: Sequence[Event]) -> bytes:
@@ -36,7 +36,7 @@ def encode_row(events: Sequence[Event]) -> bytes:
     """
     try:
         raw = _encoder.encode(events)
-        _ = _decoder.decode(raw)
+        _ = _decode(raw)
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Unstorable(shorten_text(exception_text(error), limits.ERROR_MESSAGE_CHARACTERS_MAX)) from error
     return payload_header.with_header(LOG_VERSION, raw)
@@ -49,30 +49,31 @@ def decode_row(row: bytes) -> list[Event]:
         LogVersionUnsupported: the row is in an unknown format, or its execution was started under unknown rules.
         LogDamaged: the bytes are not a row of a log.
     """
-    events = decode_row_as(row, LOG_VERSION, UPCASTS)
+    return decode_rows((row,))
+
+
+def decode_rows(rows: Iterable[bytes]) -> list[Event]:
+    """Decodes the rows of a log, oldest first, as `decode_row` does each."""
+    events = decode_rows_as(rows, LOG_VERSION, UPCASTS)
     for event in events:
         if type(event) is StartedEvent and not 1 <= event.rules <= EVENT_RULES_VERSION:
             raise LogVersionUnsupported(event.rules, 1, EVENT_RULES_VERSION, are_rules=True)
     return events
 
 
-def decode_rows(rows: Iterable[bytes]) -> list[Event]:
-    """Decodes the rows of a log, oldest first."""
+def decode_rows_as(rows: Iterable[bytes], newest: int, upcasts: dict[int, Upcast]) -> list[Event]:
+    """Decodes rows as `decode_rows` does, with another newest version and other upcasts."""
     events: list[Event] = []
-    for row in rows:
-        events += decode_row(row)
+    try:
+        for version, payload in payload_header.without_headers(rows, OLDEST_LOG_VERSION, newest):
+            events += _decode(payload) if version == newest else _upcast_events(version, payload, newest, upcasts)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise LogDamaged(f"a row of the log is not valid: {error}") from error
     return events
 
 
-def decode_row_as(row: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:
-    """Decodes a row as `decode_row` does, with another newest version and other upcasts."""
-    version, payload = payload_header.without_header(row, OLDEST_LOG_VERSION, newest)
-    try:
-        if version == newest:
-            return _decoder.decode(payload)
-        data: Any = msgspec.msgpack.decode(payload)
-        for step in range(version, newest):
-            data = upcasts[step](data)
-        return msgspec.convert(data, list[Event])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LogDamaged(f"a row of the log is not valid: {error}") from error
+def _upcast_events(version: int, payload: bytes, newest: int, upcasts: dict[int, Upcast]) -> list[Event]:
+    data: Any = msgspec.msgpack.decode(payload)
+    for step in range(version, newest):
+        data = upcasts[step](data)
+    return msgspec.convert(data, list[Event])

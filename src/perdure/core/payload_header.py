@@ -7,6 +7,7 @@ A payload that a codec has encoded begins with `ENCODED_MARKER` in place of the 
 has checksums of its own. A payload that is still encoded when it arrives here could not be decoded, and is refused with the reason.
 """
 
+from collections.abc import Iterable
 from struct import Struct
 from zlib import crc32
 
@@ -40,16 +41,25 @@ def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, bytes]:
         LogDamaged: the data is too short, or its checksum does not match.
         SealedPayload: the payload is still encoded by a codec.
     """
-    if len(data) < _HEADER_BYTES:
-        raise LogDamaged("a payload is cut off" if data else "a payload is empty")
-    version, checksum = _HEADER.unpack_from(data)
-    if not oldest <= version <= newest:
-        reject_encoded(data)
-        raise LogVersionUnsupported(version, oldest, newest)
-    payload = data[_HEADER_BYTES:]
-    if crc32(payload, _SEEDS[version]) != checksum:
-        raise LogDamaged("the checksum of a payload is wrong, so it was changed since it was written")
+    ((version, payload),) = without_headers((data,), oldest, newest)
     return version, payload
+
+
+def without_headers(payloads: Iterable[bytes], oldest: int, newest: int) -> list[tuple[int, bytes]]:
+    """Does to many payloads what `without_header` does to one."""
+    found: list[tuple[int, bytes]] = []
+    for data in payloads:
+        if len(data) < _HEADER_BYTES:
+            raise LogDamaged("a payload is cut off" if data else "a payload is empty")
+        version, checksum = _HEADER.unpack_from(data)
+        if not oldest <= version <= newest:
+            reject_encoded(data)
+            raise LogVersionUnsupported(version, oldest, newest)
+        payload = data[_HEADER_BYTES:]
+        if crc32(payload, _SEEDS[version]) != checksum:
+            raise LogDamaged("the checksum of a payload is wrong, so it was changed since it was written")
+        found.append((version, payload))
+    return found
 
 
 def is_encoded(data: bytes) -> bool:

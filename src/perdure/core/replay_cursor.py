@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from perdure.core import events as e
 from perdure.core.execution import Execution
 from perdure.core.operation_state import SettledOperation
-from perdure.core.operations import KeepOperation, Success
+from perdure.core.operations import KeepOperation, Operation, Success, is_same_operation
 from perdure.core.paths import Path
 from perdure.core.values import Blob
 
@@ -69,6 +69,16 @@ class ReplayCursor:
     def take(self) -> None:
         """Records that the program has issued the next command again."""
         self._issued += 1
+
+    def open_again(self, path: Path, op: Operation) -> e.OpenedEvent | None:
+        """Records that the program opens an operation again, if that is the next command; returns the command, or None if it is another one."""
+        event = self._events[self._issued] if self._issued < self._end else None
+        if type(event) is e.TrimmedEvent:
+            event = self.next()
+        if type(event) is not e.OpenedEvent or event.path != path or not (event.op is op or is_same_operation(event.op, op)):
+            return None
+        self._issued += 1
+        return event
 
     def left(self) -> Sequence[e.Event]:
         """Returns the commands that the program has not issued again."""
