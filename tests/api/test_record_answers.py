@@ -12,7 +12,7 @@ from perdure import App
 from perdure.api import record_answers
 from perdure.api.api_app import ApiApp
 from perdure.api.http_requests import ApiAnswer
-from perdure.api.record_answers import RecordAnswers, living_processes
+from perdure.api.record_answers import RecordAnswers
 from perdure.core.paths import Key
 from perdure.service.callers import Caller
 from perdure.service.execution_records import read_record
@@ -72,11 +72,11 @@ GREETING = "/api/executions/greet/g"
 
 
 async def until_reason(api: Api, place: str, code: str) -> Any:
-    """The record once its reason has a code and no engine holds the execution, read twice."""
+    """The record once its reason has a code and no engine holds the execution, read four times, so that the last answer is a kept one if there is one."""
     async with asyncio.timeout(10):
         while (found := (await api("GET", place)).json)["reason"]["code"] != code or found["runtimeState"]["executor"]["workerOrigin"] is not None:
             await asyncio.sleep(0.01)
-    return (await api("GET", place)).json
+    return [(await api("GET", place)).json for _ in range(3)][-1]
 
 
 async def test_an_execution_that_waits_is_read_again_without_its_log_until_it_goes_on(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +121,25 @@ async def test_no_answer_is_kept_if_an_engine_comes_or_goes_while_it_is_made(api
     monkeypatch.setattr(api.app.access.store, "leases", gone_at_first)
     assert (await api("GET", GREETING)).status == 200
     assert not api.app._records._kept and len(asked) > 1
+    assert (await api("GET", GREETING)).status == 200 and api.app._records._kept
+
+
+async def test_an_execution_that_goes_on_between_two_reads_costs_nothing_more(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, [], "g", "greet")
+    record = await until_reason(api, GREETING, "message")
+    answers, store = RecordAnswers(), api.app.access.store
+    shown = await read_record(api.app.access, Key("default", "greet", "g"), None, b"")
+
+    def no_read(*_: object) -> None:
+        raise AssertionError("the store was read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "leases", no_read)
+        patched.setattr(store, "heads", no_read)
+        for version in range(record["version"], record["version"] + 5):
+            assert await answers.begin(api.app.access, shown.key) is None
+            await answers.keep(api.app.access, None, msgspec.structs.replace(shown, version=version), ApiAnswer(200, b"{}"))
+    assert not answers._kept
 
 
 async def test_what_waits_for_people_or_its_time_is_read_each_time(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,5 +212,6 @@ async def test_an_answer_that_follows_from_a_queue_is_not_kept(api: Api, code: s
     access, answers = api.app.access, RecordAnswers()
     record = await read_record(access, Key("default", "greet", "g"), None, b"")
     record = msgspec.structs.replace(record, reason=msgspec.structs.replace(record.reason, code=code))
-    await answers.keep(access, await living_processes(access), record, ApiAnswer(200, b"{}"))
+    for _ in range(3):
+        await answers.keep(access, await answers.begin(access, record.key), record, ApiAnswer(200, b"{}"))
     assert (await answers.answer(access, record.key) is not None) == (code == "message")

@@ -27,7 +27,7 @@ from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import NO_PATHS, openapi_document
 from perdure.api.problems import Refusal
-from perdure.api.record_answers import RecordAnswers, living_processes
+from perdure.api.record_answers import RecordAnswers
 from perdure.api.request_arguments import RequestArguments
 from perdure.api.request_log import AccompaniedRequest
 from perdure.api.request_watch import until_over
@@ -297,7 +297,7 @@ class ApiApp:
         keeps = operation.function is on_executions.read and arguments.get("at") is None and wire_codec.MEDIA_TYPE not in request.header("accept")
         if keeps and (kept := await self._records.answer(access, arguments["key"])) is not None:
             return _unless_known(request, kept)
-        processes = await living_processes(access) if keeps else ()
+        processes = await self._records.begin(access, arguments["key"]) if keeps else None
         arguments = await expect_version(self.access, operation, request, arguments)
         if operation.method != "GET":
             access = limited_access(audited_access(access, AuditedBy(caller, operation.name, request.address)), caller, self._active_limits)
