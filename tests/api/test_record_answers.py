@@ -94,6 +94,8 @@ async def test_an_execution_that_waits_is_read_again_without_its_log_until_it_go
 async def test_the_answer_follows_the_engines_that_live(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     await begun(api, [], "g", "greet")
     first = await until_reason(api, GREETING, "message")
+    monkeypatch.setattr(record_answers, "PROCESSES_KNOWN_S", 0)
+    await asyncio.sleep(0.2)
     store, leases = api.app.access.store, api.app.access.store.leases
 
     async def no_leases() -> list[HolderStatus]:
@@ -106,6 +108,22 @@ async def test_the_answer_follows_the_engines_that_live(api: Api, monkeypatch: p
     monkeypatch.setattr(store, "leases", leases)
     for _ in range(2):
         assert (await api("GET", GREETING)).json == first
+
+
+async def test_the_living_processes_are_read_again_after_a_moment(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    await begun(api, [], "g", "greet")
+    first, leases, asked = await until_reason(api, GREETING, "message"), api.app.access.store.leases, list[int]()
+
+    async def counted() -> list[HolderStatus]:
+        asked.append(1)
+        return await leases()
+
+    monkeypatch.setattr(record_answers, "PROCESSES_KNOWN_S", 3600)
+    await asyncio.sleep(0.2)
+    monkeypatch.setattr(api.app.access.store, "leases", counted)
+    assert [(await api("GET", GREETING)).json for _ in range(3)] == [first] * 3 and asked == [1]
+    api.app._records._known_until_s = 0
+    assert (await api("GET", GREETING)).json == first and asked == [1, 1]
 
 
 async def test_no_answer_is_kept_if_an_engine_comes_or_goes_while_it_is_made(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,8 @@ class ApiRequest:
         self.root = (scope.get("root_path") or root_path).rstrip("/")
         root = quote(self.root).encode() if self.root else b""
         self.path = (raw.removeprefix(root) if root and (raw == root or raw.startswith(root + b"/")) else raw).decode("latin-1")
-        self.segments = tuple(map(_decoded, self.path.strip("/").split("/")))
+        parts = self.path.strip("/").split("/")
+        self.segments = tuple(map(_decoded, parts)) if "%" in self.path else tuple(parts)
         self._body: bytes | None = None
 
     @property
@@ -124,8 +125,6 @@ class ApiRequest:
 
 
 def _decoded(segment: str) -> str:
-    if "%" not in segment:
-        return segment
     try:
         return unquote(segment, errors="strict")
     except UnicodeDecodeError:

@@ -1,11 +1,12 @@
 """Keeps the answers to reads of executions, so that such a read costs little as long as nothing has changed.
 
 What is known of an execution follows from its log, its head and the catalog and, until it has ended, from what the living processes publish: whether an engine
-runs it, and what messages it takes. A kept answer is given only while all of this is as it was. An execution that goes on, is retried, pruned or begun anew
-has another head. Nothing is kept of one that waits for more than that: its begin, an approval, or a place in a queue; nor of one that has changed between the
-last two reads, since it would be compared with the store in vain.
+runs it, and what messages it takes. A kept answer is given only while all of this is as it was (the processes: as they were a moment ago). An execution that
+goes on, is retried, pruned or begun anew has another head. Nothing is kept of one that waits for more than that: its begin, an approval, or a place in a queue;
+nor of one that has changed between the last two reads, since it would be compared with the store in vain.
 """
 
+import time
 from collections import OrderedDict
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +23,9 @@ T = TypeVar("T")
 ANSWERS_MAX = 1_000
 ANSWER_BYTES_MAX = 16 * 1024
 """The largest answer that is kept."""
+
+PROCESSES_KNOWN_S = 0.1
+"""For how long what the living processes publish is not read again. A lease, by which a process is known to live, lasts for seconds."""
 
 REASONS_OF_QUEUES = frozenset(("queue", "queue_full"))
 """The codes of reasons for which the limits and contents of a queue are read."""
@@ -53,6 +57,8 @@ class RecordAnswers:
     def __init__(self) -> None:
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._seen: OrderedDict[Key, _Seen] = OrderedDict()
+        self._processes: Processes = ()
+        self._known_until_s = 0.0
 
     async def answer(self, access: StoreAccess, key: Key) -> ApiAnswer | None:
         """The answer for an execution; None if there is none that is still right."""
@@ -61,7 +67,7 @@ class RecordAnswers:
             return None
         if (
             await _head(access, key) == kept.head
-            and (kept.processes is None or await living_processes(access) == kept.processes)
+            and (kept.processes is None or await self._known_processes(access) == kept.processes)
             and await catalogued(access, key, kept.attributes) == kept.catalogued
         ):
             self._kept.move_to_end(key)
@@ -93,6 +99,13 @@ class RecordAnswers:
         if head is None or not _is_of(record, head) or (processes is not None and await living_processes(access) != processes):
             return
         _put(self._kept, record.key, _Kept(head, record.attributes, (record.workflow_id, record.workflow_name), processes, answer))
+
+    async def _known_processes(self, access: StoreAccess) -> Processes:
+        """The processes that lived when they were read last, a moment ago."""
+        if time.monotonic() >= self._known_until_s:
+            self._processes = await living_processes(access)
+            self._known_until_s = time.monotonic() + PROCESSES_KNOWN_S
+        return self._processes
 
     def _note_seen(self, key: Key, version: int) -> bool:
         """Notes at which version an execution was read; returns whether that was its version in the last read."""

@@ -167,7 +167,7 @@ class SqliteStore:
 
     async def messages(self, to: Address) -> list[QueuedMessage]:
         """See `Store.messages`."""
-        return await self._read(lambda execute: read_messages(execute, to))
+        return await self._read(lambda execute: read_messages(execute, to), is_one_statement=True)
 
     async def are_queued(self, messages: Sequence[Ack]) -> list[bool]:
         """See `Store.are_queued`."""
@@ -193,7 +193,7 @@ class SqliteStore:
 
     async def leases(self) -> list[HolderStatus]:
         """See `Store.leases`."""
-        return await self._read(lambda execute: execution_leases(execute, self._presence, self._lease_clock()))
+        return await self._read(lambda execute: execution_leases(execute, self._presence, self._lease_clock()), is_one_statement=True)
 
     async def relay(self, limit: int = 100) -> int:
         """Does nothing: there is one reach, so nothing ever leaves it."""
