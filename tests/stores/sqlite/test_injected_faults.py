@@ -428,7 +428,7 @@ def test_whichever_call_of_opening_fails_that_is_said_and_the_next_opening_succe
         store = SqliteStore(its, synchronous="OFF")
         assert asyncio.run(store.heads()) == []
         asyncio.run(store.close())
-    assert opened is None or len(os.listdir("/proc/self/fd")) == opened  # noqa: PTH208  # the same
+    assert opened is None or len(os.listdir("/proc/self/fd")) <= opened  # noqa: PTH208  # the same
 
 
 @pytest.mark.slow
