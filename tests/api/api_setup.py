@@ -88,11 +88,12 @@ class Answer(NamedTuple):
 
 
 class Api:
-    """An API, called in this process. `caller` is who asks."""
+    """An API, called in this process. `caller` is who asks. The clients of all requests leave at the event `left`."""
 
     def __init__(self, app: ApiApp) -> None:
         self.app = app
         self.caller: Caller = LOCAL
+        self.left = asyncio.Event()
 
     async def authenticate(self, _: ApiRequest) -> Caller:
         """Whoever is set."""
@@ -118,12 +119,13 @@ class Api:
             "scheme": "https",
         }
         sent: list[Mapping[str, Any]] = []
-        left = [{"type": "http.request", "body": content, "more_body": False}]
+        unread = [{"type": "http.request", "body": content, "more_body": False}]
 
         async def receive() -> Any:
-            if left:
-                return left.pop()
-            return await asyncio.Event().wait()
+            if unread:
+                return unread.pop()
+            await self.left.wait()
+            return {"type": "http.disconnect"}
 
         async def send(message: Mapping[str, Any]) -> None:
             sent.append(message)

@@ -191,7 +191,8 @@ def _valid_json(field: FieldForm) -> str:
 
 def _id(operation: Operation) -> str:
     """The id of an execution that exists, unless the operation would wait for it."""
-    return "none" if operation.name in ("executions.ask", "executions.result", "executions.stream", "executions.events") else "zzz"
+    waits = operation.waits_for_answer or operation.name in ("executions.result", "executions.stream", "executions.events")
+    return "none" if waits else "zzz"
 
 
 def _path(operation: Operation, given: dict[str, bytes]) -> str:

@@ -174,7 +174,7 @@ async def test_what_belongs_to_another_tenant_does_not_exist(api: Api) -> None:
     api.caller = Caller("others", "key:1", frozenset(ROLES))
     assert (await api("GET", "/api/executions")).json["items"] == []
     for operation in OPERATIONS:
-        if operation.path.startswith("/api/executions/{workflow}/{id}") and operation.name not in ("executions.send", "executions.ask"):
+        if operation.path.startswith("/api/executions/{workflow}/{id}") and operation.name != "executions.send" and not operation.waits_for_answer:
             path = operation.path.format(workflow="greet", id="g")
             given = {"executions.preset": {"step": "x"}, "executions.plan": {"verb": "cancel"}, "runs.approve": {"approve": True, "resumeToken": "x"}}
             reported = {"runs.complete": {"status": "completed"}, "runs.report_status": {"status": "running"}}

@@ -455,7 +455,7 @@ METRICS = Operation(ApiApp._shown_metrics, "GET", "/metrics", "viewer", is_store
 
 def _may_wait(operation: Operation, arguments: dict[str, Any]) -> bool:
     defaults = {one.name: one.default for one in operation.parameters}
-    return operation.name == "executions.ask" or any(bool(arguments.get(name, defaults.get(name))) for name in ("wait", "wait_s"))
+    return operation.waits_for_answer or any(bool(arguments.get(name, defaults.get(name))) for name in ("wait", "wait_s"))
 
 
 async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:

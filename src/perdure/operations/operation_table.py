@@ -71,6 +71,7 @@ class Operation:
     same effect when it is performed a second time with the same arguments, and does not fail then; those that only read are. One `for_workers` is also for keys
     that are limited to queues. One that `is_store_wide` concerns all tenants, so it is for callers of the default tenant, which is that of the operators of the
     service. Without a role, it is for everybody who has proved who they are. With `is_workflow_optional`, a new key needs no workflow: the operation knows it.
+    One that `waits_for_answer` ends when an execution, a tool or a person has answered, which may take any time.
     """
 
     def __init__(
@@ -84,10 +85,11 @@ class Operation:
         for_workers: bool = False,
         is_store_wide: bool = False,
         is_workflow_optional: bool = False,
+        waits_for_answer: bool = False,
     ) -> None:
         self.function, self.method, self.path, self.role = function, method, path, role
         self.is_repeatable, self.for_workers, self.is_store_wide = is_repeatable or method == "GET", for_workers, is_store_wide
-        self.is_workflow_optional = is_workflow_optional
+        self.is_workflow_optional, self.waits_for_answer = is_workflow_optional, waits_for_answer
         module = function.__module__.rpartition(".on_")[2]
         self.name = f"{GROUPS.get(module, module)}.{function.__name__.rstrip('_')}"
 
@@ -289,7 +291,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_executions.events, "GET", f"{_ONE}/events", "viewer"),
     Operation(on_executions.log, "GET", f"{_ONE}/log", "viewer"),
     Operation(on_execution_changes.send, "POST", f"{_ONE}/messages", "operator", is_repeatable=True),
-    Operation(on_execution_changes.ask, "POST", f"{_ONE}/ask", "operator"),
+    Operation(on_execution_changes.ask, "POST", f"{_ONE}/ask", "operator", waits_for_answer=True),
     Operation(on_execution_changes.cancel, "POST", f"{_ONE}/cancel", "operator", is_repeatable=True),
     Operation(on_execution_changes.terminate, "POST", f"{_ONE}/terminate", "operator", is_repeatable=True),
     Operation(on_execution_changes.pause, "POST", f"{_ONE}/pause", "operator", is_repeatable=True),
@@ -338,7 +340,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_recordings.page, "GET", "/api/recordings", "viewer"),
     Operation(on_recordings.start, "POST", "/api/recordings", "operator"),
     Operation(on_recordings.read, "GET", _RECORDING, "viewer"),
-    Operation(on_recordings.call, "POST", f"{_RECORDING}/calls", "operator"),
+    Operation(on_recordings.call, "POST", f"{_RECORDING}/calls", "operator", waits_for_answer=True),
     Operation(on_recordings.cancel_call, "POST", f"{_RECORDING}/cancel-call", "operator", is_repeatable=True),
     Operation(on_recordings.preset, "POST", f"{_RECORDING}/presets", "operator"),
     Operation(on_recordings.set_input, "PATCH", f"{_RECORDING}/input", "operator", is_repeatable=True),
