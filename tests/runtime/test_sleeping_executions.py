@@ -93,17 +93,21 @@ def woken_late_s(stage: ProcessDirectory) -> list[float]:
 
 
 def sleep_and_wake(stage: ProcessDirectory, sleepers: int, woken: int, window_s: float) -> None:
-    """Put many to sleep, some of which are due within a window that begins when all of them sleep, and hold the engines to their claims."""
+    """Put many to sleep, some of which are due within a window that begins when all of them sleep, and hold the engines to their claims.
+
+    About half come first, so that the memory in which the rest are for a while before they sleep was needed before.
+    """
     engine, began_empty_s = begun(stage)
     empty_kib = memory_kib(engine)
     first_s = time.time()
-    post(stage, 0, [first_s + LONG_S] * (sleepers // 4))
+    first = min(sleepers // 2, sleepers - woken)
+    rest = sleepers - first
+    post(stage, 0, [first_s + LONG_S] * first)
     until_parked(stage)
-    begin_s = BEGIN_S + 6 * (time.time() - first_s)
+    begin_s = BEGIN_S + 2 * rest / first * (time.time() - first_s)
     some_kib = memory_kib(engine)
     first_s = time.time() + begin_s
-    rest = sleepers - sleepers // 4
-    post(stage, sleepers // 4, [first_s + window_s * number / woken if number < woken else first_s + LONG_S for number in range(rest)])
+    post(stage, first, [first_s + window_s * number / woken if number < woken else first_s + LONG_S for number in range(rest)])
     until_parked(stage)
     assert time.time() < first_s, "this machine is too slow: they are due before all of them sleep"
     all_kib = memory_kib(engine)
