@@ -14,7 +14,11 @@ from perdure.operations.operation_table import OPERATIONS
 from perdure.service.callers import Caller
 from tests.api.api_setup import Api, api_in_process
 
-ASKED = {"executions.ask": ("/api/executions/greet/g/ask", {"name": "other"}), "recordings.call": ("/api/recordings/r/calls", {"tool": "files.read"})}
+ASKED: dict[str, tuple[str, dict[str, str]]] = {
+    "executions.ask": ("/api/executions/greet/g/ask", {"name": "other"}),
+    "recordings.call": ("/api/recordings/r/calls", {"tool": "files.read"}),
+    "recordings.end": ("/api/recordings/r/end", {}),
+}
 """A request for each operation that waits, which nothing answers."""
 
 

@@ -17,6 +17,7 @@ from perdure.api.json_forms import KEY, FieldForm, Schema, SchemaReference, came
 from perdure.api.request_arguments import RequestArguments
 from perdure.api.sign_in_document import SESSION_SCHEME
 from perdure.core.errors import (
+    Ambiguous,
     AnswerUnknown,
     Forbidden,
     IdempotencyKeyReused,
@@ -85,7 +86,7 @@ def _described(reader: RequestArguments, id: str, schemas: dict[str, Schema]) ->
         "summary": summary,
         "tags": [operation.name.partition(".")[0]],
         "parameters": [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in reader.in_path],
-        "responses": with_headers(operation, reader.method, _responses(operation, schemas)),
+        "responses": with_headers(operation, reader.method, _responses(operation, schemas, named_by_id="execution" in reader.in_path)),
         "x-perdure-role": operation.role or "any",
     }
     described["parameters"] += [{"$ref": f"#/components/parameters/{name}"} for name in header_names(operation, reader.method)]
@@ -119,7 +120,7 @@ def _named(operation: Operation, field: FieldForm, schemas: dict[str, Schema]) -
     return [(field.json_name, _resolved(field.form.schema, schemas), field.default is msgspec.NODEFAULT)]
 
 
-def _responses(operation: Operation, schemas: dict[str, Schema]) -> dict[str, Any]:
+def _responses(operation: Operation, schemas: dict[str, Schema], *, named_by_id: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     schema = _resolved(form_of(operation.result).schema, schemas) if operation.result is not type(None) else {}
     if operation.is_stream:
@@ -144,7 +145,8 @@ def _responses(operation: Operation, schemas: dict[str, Schema]) -> dict[str, An
         by_status.setdefault(status, []).append(_code(kind))
     if operation.version_field is not None and operation.method == "GET":
         found["304"] = {"description": "The client has this version (`If-None-Match`)."}
-    for kind in (*operation.errors, *removed, Unauthenticated, Forbidden, StoreUnavailable):
+    by_id = (NotFound, Ambiguous) if named_by_id else ()
+    for kind in (*operation.errors, *removed, *by_id, Unauthenticated, Forbidden, StoreUnavailable):
         by_status.setdefault(problems.status_of(kind), []).append(_code(kind))
     for status, codes in sorted(by_status.items()):
         found[str(status)] = {"description": ", ".join(dict.fromkeys(codes)), "content": {problems.MEDIA_TYPE: {"schema": REFERENCE}}}

@@ -251,6 +251,7 @@ async def cancel_call(access: StoreAccess, tenant: str, recording: str, call_id:
 
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
+        Timeout: no process with the tools runs the recording. The message is kept, and handled once one does.
     """
     await recording_requests.cancel_call(access, recording_key(tenant, recording), call_id)
 
@@ -263,6 +264,7 @@ async def preset(
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
         BadValue: both or neither of step and tool are given, the step has no name of one, or it has its result or runs.
+        Timeout: no process with the tools runs the recording. The message is kept, and handled once one does.
     """
     wanted = ToolPreset(result=values.decode(result, Any, "the result"), step=step, tool=tool, arguments=arguments or {})
     return PresetStep(await recording_requests.preset_result(access, recording_key(tenant, recording), wanted))
@@ -273,6 +275,7 @@ async def set_input(access: StoreAccess, tenant: str, recording: str, input: dic
 
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
+        Timeout: no process with the tools runs the recording. The message is kept, and handled once one does.
     """
     await recording_requests.set_input(access, recording_key(tenant, recording), input)
 
@@ -282,6 +285,7 @@ async def end(access: StoreAccess, tenant: str, recording: str) -> None:
 
     Raises:
         NotFound, HasEnded: there is no such recording, or it has ended.
+        Timeout: no process with the tools runs the recording. The message is kept, and handled once one does.
     """
     await recording_requests.end_recording(access, recording_key(tenant, recording))
 

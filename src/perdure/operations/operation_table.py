@@ -344,7 +344,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_recordings.cancel_call, "POST", f"{_RECORDING}/cancel-call", "operator", is_repeatable=True),
     Operation(on_recordings.preset, "POST", f"{_RECORDING}/presets", "operator"),
     Operation(on_recordings.set_input, "PATCH", f"{_RECORDING}/input", "operator", is_repeatable=True),
-    Operation(on_recordings.end, "POST", f"{_RECORDING}/end", "operator"),
+    Operation(on_recordings.end, "POST", f"{_RECORDING}/end", "operator", waits_for_answer=True),
     Operation(on_recordings.suggestions, "POST", f"{_RECORDING}/suggestions", "viewer", is_repeatable=True),
     Operation(on_recordings.definition, "POST", f"{_RECORDING}/definition", "viewer", is_repeatable=True),
     Operation(on_recordings.save, "POST", f"{_RECORDING}/save", "author"),
