@@ -475,7 +475,7 @@ GUARDS = (
     Guard(
         "a replay is not ahead of a task that is ready",
         "code.deterministic_loop:DeterministicLoop.runs_alone",
-        Instead("None if self._ready else self.current", "self.current"),
+        Instead("self._driving and not self._ready", "self._driving"),
         suite("code/test_replay_ahead.py"),
         quick=True,
     ),
@@ -1184,17 +1184,17 @@ GUARDS = (
         suite("runtime/test_engine_past_its_lease.py"),
     ),
     # What is damaged, or of a newer version, is neither believed nor lost.
-    Guard("a changed row is not read", "core.payload_header:without_header", never("crc32"), suite("core/test_log_format.py")),
+    Guard("a changed row is not read", "core.payload_header:without_headers", never("crc32"), suite("core/test_log_format.py")),
     Guard("a changed blob is not read", "core.values:verified_payload", never("sha256"), suite("core/test_values.py", "damaged")),
     Guard(
         "a row that could never be read is not written",
         "core.log_format:encode_row",
-        without("_decoder.decode(raw)"),
+        without("_decode(raw)"),
         suite("core/test_log_format.py", "never_be_read"),
     ),
     Guard(
         "an execution under unknown rules is left to a newer version",
-        "core.log_format:decode_row",
+        "core.log_format:decode_rows",
         never("event.rules"),
         suite("runtime/test_quarantine.py", "rules"),
     ),
