@@ -394,7 +394,7 @@ class CodeProgram:
         """Opens an operation and waits until it has settled; if the waiting task is cancelled first, drops the operation."""
         self._unstarted.pop(path, None)
         self._ask(path, op)
-        if isinstance(step, Step) and (step.handlers or self.handlers.get(step.name, step) is not None):
+        if isinstance(step, Step) and (step.handlers or self.handlers.get(step.name, step) is not None):  # else it is known that it has none
             self._register_undo_handler(step)
         if self._recorded is not None and (settlement := self._settle_ahead(self._recorded, path)) is not None:
             return settlement

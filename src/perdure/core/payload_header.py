@@ -7,7 +7,7 @@ A payload that a codec has encoded begins with `ENCODED_MARKER` in place of the 
 has checksums of its own. A payload that is still encoded when it arrives here could not be decoded, and is refused with the reason.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from zlib import crc32
 
@@ -45,9 +45,8 @@ def without_header(data: bytes, oldest: int, newest: int) -> tuple[int, bytes]:
     return version, payload
 
 
-def without_headers(payloads: Iterable[bytes], oldest: int, newest: int) -> list[tuple[int, bytes]]:
-    """Does to many payloads what `without_header` does to one."""
-    found: list[tuple[int, bytes]] = []
+def without_headers(payloads: Iterable[bytes], oldest: int, newest: int) -> Iterator[tuple[int, bytes]]:
+    """Does to many payloads what `without_header` does to one, each when it is asked for."""
     for data in payloads:
         if len(data) < _HEADER_BYTES:
             raise LogDamaged("a payload is cut off" if data else "a payload is empty")
@@ -58,8 +57,7 @@ def without_headers(payloads: Iterable[bytes], oldest: int, newest: int) -> list
         payload = data[_HEADER_BYTES:]
         if crc32(payload, _SEEDS[version]) != checksum:
             raise LogDamaged("the checksum of a payload is wrong, so it was changed since it was written")
-        found.append((version, payload))
-    return found
+        yield version, payload
 
 
 def is_encoded(data: bytes) -> bool:

@@ -143,7 +143,7 @@ class TraceObserver:
 
     def begin_attempt(self, info: StepInfo, target: str, queue: str) -> ObservedAttempt | None:
         """See `Observer.begin_attempt`. The span is that of the present context from here on, so that spans within the step are in it."""
-        place = self._places.get(info.execution) or self.place_of(info.execution, info.carried)
+        place = self.place_of(info.execution, info.carried)
         if not place.is_sampled:
             return None
         about = {"perdure.step": path_text(info.path), "perdure.attempt": info.attempt, **place.about}

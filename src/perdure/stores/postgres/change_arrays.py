@@ -97,7 +97,7 @@ def _events_row(address: bytes, commit: Commit) -> tuple[Any, ...]:
 async def carry_out(fetch: Fetch, changes: Sequence[Commit | Post], clock_s: float | None) -> CarriedOut:
     """Carries out changes, as `Store.commit` says, in one statement. The time is `clock_s`, or else the server's."""
     commits = [change for change in changes if isinstance(change, Commit) and only_adds_events(change)]
-    if len(commits) == len(changes) and (len(commits) == 1 or len(commits) == len({commit.key for commit in commits})):
+    if len(commits) == len(changes) == len({commit.key for commit in commits}):
         return await add_events(fetch, commits, clock_s)
     arrays = _ChangeArrays(changes)
     ((now_s, epoch, outcomes, which, present, created, wakes, news),) = map(tuple, await fetch(CALL, *arrays.arguments(clock_s)))
