@@ -28,13 +28,15 @@ SESSION = "__Host-perdure-session"
 
 
 @asynccontextmanager
-async def served(directory: Path, *options: str) -> AsyncIterator[tuple[ServeProcess, str]]:
-    """A `perdure serve` of its own process, and a key of an admin."""
+async def served(directory: Path, *options: str, page: Page | None = None) -> AsyncIterator[tuple[ServeProcess, str]]:
+    """A `perdure serve` of its own process, and a key of an admin. A `page` that shows it is left first, since an open page notes that its server has gone."""
     expect_built()
     key = await asyncio.to_thread(new_key, directory)
     process = await asyncio.to_thread(ServeProcess, directory, "--listen", "127.0.0.1:0", *options)
     try:
         yield process, key
+        if page is not None:
+            await page.goto("about:blank")
     finally:
         await asyncio.to_thread(process.close)
 
@@ -48,7 +50,7 @@ async def shown(page: Page) -> None:
 async def test_the_page_of_a_server_loads_at_every_address_without_errors(root: str, tmp_path: Path, watched: Watched) -> None:
     page = watched.page
     watched.allowed.append("401")  # the browser notes that the page asks who is signed in
-    async with served(tmp_path, *(("--root-path", root) if root else ())) as (server, _):
+    async with served(tmp_path, *(("--root-path", root) if root else ()), page=page) as (server, _):
         requested = list[str]()
         page.on("request", lambda request: requested.append(request.url))
         for path in ("/", "/executions/order/o-17?tab=graph&at=3", "/system"):
@@ -63,7 +65,7 @@ async def test_the_page_of_a_server_loads_at_every_address_without_errors(root: 
 
 async def test_a_key_signs_in_on_the_page_of_the_sign_in_which_leads_to_the_address_that_was_wanted(tmp_path: Path, watched: Watched) -> None:
     page = watched.page
-    async with served(tmp_path) as (server, key):
+    async with served(tmp_path, page=page) as (server, key):
         await sign_in_by_key(page, server.url, key, "/executions?status=failed")
         await page.wait_for_url(f"{server.url}/executions?status=failed**")
         await shown(page)
@@ -82,7 +84,7 @@ async def test_a_key_signs_in_on_the_page_of_the_sign_in_which_leads_to_the_addr
 async def test_a_page_that_is_open_signs_in_again_by_a_request_and_learns_its_csrf_token(tmp_path: Path, watched: Watched) -> None:
     page = watched.page
     watched.allowed.append("401")
-    async with served(tmp_path) as (server, key):
+    async with served(tmp_path, page=page) as (server, key):
         await page.goto(f"{server.url}/executions")
         sent = """async ([path, body, csrf]) => {
             const headers = {'content-type': 'application/json', ...(csrf ? {'x-csrf-token': csrf} : {})};

@@ -18,7 +18,7 @@ from perdure.service.catalog_changes import Edit
 from perdure.service.store_access import StoreAccess
 from perdure.service.triggers import delivery_log
 from perdure.service.triggers.delivery_log import DeliveryFilter
-from perdure.service.triggers.trigger_directory import TriggerFields, create_trigger, delete_trigger
+from perdure.service.triggers.trigger_directory import TriggerFields, create_trigger, delete_trigger, switch_trigger
 from perdure.service.triggers.trigger_input import facts_of
 from perdure.service.triggers.trigger_records import Verification, WebhookConfig
 from perdure.service.triggers.webhook_deliveries import BODY_BYTES_MAX, DELIVERIES, HASH_KEPT_S, KEPT_S, delivery_prefix
@@ -182,6 +182,16 @@ async def test_requests_that_arrive_together_read_their_trigger_once(monkeypatch
     await asyncio.sleep(0)
     _ = await world.send({"a": 1}, "d21")
     assert reads["trigger"] == 2
+
+
+async def test_a_trigger_that_is_changed_is_read_again_by_who_changed_it_in_the_same_turn_of_the_loop() -> None:
+    world = await World().begin()
+    turns = list[int]()
+    asyncio.get_running_loop().call_soon(turns.append, 1)
+    for enabled in (True, False, True):
+        _ = await switch_trigger(world.access, T, world.trigger, "ada", enabled)
+        assert (await world.receiver.trigger_at(T, "in") is not None) is enabled
+    assert not turns, "it was one turn"
 
 
 async def test_a_trigger_that_is_deleted_gives_up_its_path_for_another() -> None:

@@ -119,25 +119,34 @@ class _Received(NamedTuple):
 
 
 class _TurnReads:
-    """What was read, until the end of the turn of the event loop in which the read returned.
+    """What was read by other tasks in the same turn of the event loop.
 
-    From a store whose reads do not suspend, one read serves all requests of a turn. From another one, requests that come together read by themselves, and only
-    one that comes in the very turn in which a read returns takes what that has found.
+    From a store whose reads do not suspend, one read serves all requests of a turn; from another one, each request reads for itself. A task gets a find once:
+    what it reads next may be different, since it may have been changed within the turn.
     """
 
     def __init__(self) -> None:
-        self._found: dict[object, Any] = {}
+        self._turn: dict[object, tuple[Any, set[asyncio.Task[Any] | None]]] = {}
+        self._lasts = False
 
     async def get(self, what: object, read: Callable[[], Awaitable[T]]) -> T:
-        """What was read in this turn; reads it if it was not."""
-        if what in self._found:
-            found: T = self._found[what]
-            return found
-        found = await read()
-        if not self._found:
-            asyncio.get_running_loop().call_soon(self._found.clear)
-        self._found[what] = found
-        return found
+        """What another task has read in this turn; reads it if none has."""
+        turn, task = self._turn, asyncio.current_task()
+        if what in turn:
+            found, takers = turn[what]
+            if task not in takers:
+                takers.add(task)
+                kept: T = found
+                return kept
+        if not self._lasts:
+            self._lasts = True
+            asyncio.get_running_loop().call_soon(self._end)
+        read_now = await read()
+        turn[what] = (read_now, {task})
+        return read_now
+
+    def _end(self) -> None:
+        self._turn, self._lasts = {}, False
 
 
 class WebhookReceiver:
