@@ -234,9 +234,7 @@ async def prepare(api: Api, source: RequestSource, name: str) -> None:
     source.approvals = [one["id"] for one in (await api("GET", "/api/approvals")).json["items"]]
 
 
-WAITING = frozenset(
-    one.name for one in OPERATIONS if one.waits_for_answer or any(parameter.name in ("wait", "wait_s") and parameter.default for parameter in one.parameters)
-)
+WAITING = frozenset(one.name for one in OPERATIONS if one.may_wait({}))
 """Operations that wait for an answer, which may be one that nothing here gives."""
 
 

@@ -290,7 +290,7 @@ class ApiApp:
             made.append((kept, answer))
             return kept
 
-        kept = await self._idempotent.perform(keyed, not _may_wait(operation, arguments), perform)
+        kept = await self._idempotent.perform(keyed, not operation.may_wait(arguments), perform)
         return next((answer for one, answer in made if one is kept), None) or replayed_answer(kept)
 
     async def _result_answer(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
@@ -391,7 +391,7 @@ class ApiApp:
     async def _perform(self, access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> Any:
         """Performs an operation. One that may wait is cancelled when its client has gone, or may not have it any more."""
         performing = access.call(operation.function, **arguments)
-        if not _may_wait(operation, arguments):
+        if not operation.may_wait(arguments):
             return await performing
         working, over = asyncio.ensure_future(performing), self._watched(operation, request, operation.is_repeatable)
         try:
@@ -451,11 +451,6 @@ class ApiApp:
 
 METRICS = Operation(ApiApp._shown_metrics, "GET", "/metrics", "viewer", is_store_wide=True)
 """Says who may see the metrics. It is not in the table of operations, since its result is text for Prometheus."""
-
-
-def _may_wait(operation: Operation, arguments: dict[str, Any]) -> bool:
-    defaults = {one.name: one.default for one in operation.parameters}
-    return operation.waits_for_answer or any(bool(arguments.get(name, defaults.get(name))) for name in ("wait", "wait_s"))
 
 
 async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:

@@ -49,6 +49,9 @@ NO_DEFAULT: Any = inspect.Parameter.empty
 FILLED_IN = ("tenant", "secret", "author", "caller", "public_url", "server", "allowed")
 """Parameters that the server knows, and no request gives. Perdure's own client sends the tenant, which has to be that of its key."""
 
+WAITING_ARGUMENTS = ("wait", "wait_s")
+"""Parameters by which a caller chooses to wait for what an execution or an engine does."""
+
 GROUPS = {"execution_changes": "executions"}
 """The group of operations of a module, if that is not its name."""
 
@@ -135,6 +138,14 @@ class Operation:
         """Is true of an operation that changes a record, or one execution, only while it is at a version."""
         named = {one.name for one in self.parameters}
         return self.method != "GET" and self.role != "viewer" and ("revision" in named or "key" in named)
+
+    @cached_property
+    def _waiting_arguments(self) -> tuple[OperationParameter, ...]:
+        return tuple(one for one in self.parameters if one.name in WAITING_ARGUMENTS)
+
+    def may_wait(self, arguments: Mapping[str, Any]) -> bool:
+        """Whether a request with these arguments may take as long as an execution, a tool or a person does."""
+        return self.waits_for_answer or any(arguments.get(one.name, one.default) for one in self._waiting_arguments)
 
     @cached_property
     def has_plan(self) -> bool:
