@@ -17,6 +17,7 @@ from perdure import App, AsyncClient, Context, Signal, workflow
 from perdure.api import event_streams
 from perdure.code.step_environment import StepInfo
 from perdure.definitions.kinds.models.live_text_writer import LiveTextWriter
+from perdure.service.history import EmittedValue
 from perdure.tasks import http_connections
 from tests.api.api_setup import api_on_a_port
 from tests.tasks.worker_setup import program
@@ -104,17 +105,43 @@ async def test_a_reader_that_stops_reading_loses_its_connection_and_goes_on_wher
 async def test_no_more_is_read_ahead_of_a_reader_than_the_limit() -> None:
     taken = 0
 
-    async def numbers() -> AsyncIterator[int]:
+    async def numbers() -> AsyncIterator[EmittedValue]:
         nonlocal taken
         for taken in range(1_000_000):
-            yield taken
+            yield EmittedValue(taken, None)
 
     ahead = event_streams._ReadAhead(numbers(), lambda one: b"x" * 1024, frames=False)  # type: ignore[arg-type]  # a generator, which it is
     reading = asyncio.create_task(ahead.read())
     for rounds in range(1, 4):
         await asyncio.sleep(0.01)
-        assert taken < rounds * (event_streams.AHEAD_BYTES_MAX // 1024) and len(ahead.take()) <= event_streams.AHEAD_BYTES_MAX + 1024
+        assert taken <= rounds * (event_streams.AHEAD_BYTES_MAX // 1024) and len(ahead.take()) <= event_streams.AHEAD_BYTES_MAX + 1024
     reading.cancel()
+
+
+async def test_a_reader_whose_connection_broke_between_two_events_of_one_number_misses_none(tmp_path: Path) -> None:
+    async with served(tmp_path) as (app, url):
+        handle = await app.start(talk)
+        await handle.send("go", 1)
+        assert await handle.result() == 1
+        path = f"/api/executions/talk/{handle.id}/events"
+        frames = [one for one in (await _whole_stream(url, path, 0)).split("\n\n") if "event: " in one]
+        kinds, numbers = [_kind(one) for one in frames], [json.loads(one.partition("data: ")[2])["id"] for one in frames]
+        assert len(set(numbers)) < len(numbers), "no two events have one number"
+        last = 0
+        for taken, frame in enumerate(frames, 1):
+            last = int(found[1]) if (found := re.search(r"^id: (\d+)$", frame, re.MULTILINE)) else last
+            rest = [_kind(one) for one in (await _whole_stream(url, path, last)).split("\n\n") if "event: " in one]
+            assert rest[len(rest) - len(kinds[taken:]) :] == kinds[taken:]
+        assert last == numbers[-1]
+
+
+async def _whole_stream(url: str, path: str, after: int) -> str:
+    async with httpx2.AsyncClient() as client:
+        return (await client.get(url + path, headers={"accept": "text/event-stream", "last-event-id": str(after)})).text
+
+
+def _kind(frame: str) -> str:
+    return frame.partition("event: ")[2].partition("\n")[0]
 
 
 READERS = """

@@ -60,6 +60,7 @@ class _ReadAhead:
         self._found, self._encode, self._frames = found, encode, frames
         self._parts: list[bytes] = []
         self._size_bytes = 0
+        self._number = -1
         self._room = asyncio.Event()
         self.arrived: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -67,10 +68,14 @@ class _ReadAhead:
         """Reads until the stream ends."""
         try:
             async for one in self._found:
-                self._add(self._encode(one))
-                if self._size_bytes >= AHEAD_BYTES_MAX:
+                number, before = wire_codec.number_of(one), self._number
+                if number != before and self._size_bytes >= AHEAD_BYTES_MAX:  # those of one number are taken together
                     self._room.clear()
                     _ = await self._room.wait()
+                if number == before and self._parts and not self._frames:
+                    self._parts[-1] = without_id(self._parts[-1])
+                self._number = number
+                self._add(self._encode(one))
         except PerdureError as error:
             self._add(_last_part(error, self._frames))
 
@@ -105,6 +110,11 @@ async def _parts(ahead: _ReadAhead, reading: "asyncio.Task[None]", over: Over, h
 
 def _last_part(error: PerdureError, frames: bool) -> bytes:
     return wire_codec.error_frame(error) if frames else b"event: error\ndata: " + msgspec.json.encode(problem_of(error)) + b"\n\n"
+
+
+def without_id(event: bytes) -> bytes:
+    """Returns a server-sent event without its id, for one that others of its number follow: a reader that has only this one is sent it again, and they."""
+    return event.partition(b"\n")[2]
 
 
 def server_sent_event(operation: Operation, one: Any) -> bytes:
