@@ -113,6 +113,16 @@ async def test_a_denied_approval_cancels_and_is_a_resume_as_well(api: Api) -> No
     assert (late.status, late.json["code"]) == (409, "decision_refused")
 
 
+async def test_the_executions_of_a_definition_are_those_of_no_other(api: Api) -> None:
+    for slug in ("release", "rollout"):
+        await api("POST", "/api/workflows/sync", {"document": RELEASE, "slug": slug})
+        assert (await api("POST", f"/api/workflow-versions/{slug}/executions", {"id": f"of-{slug}"})).status == 201
+    definition = (await api("GET", "/api/workflows/rollout")).json
+    for name in ("rollout", definition["id"]):
+        assert [one["id"] for one in (await api("GET", f"/api/workflows/{name}/executions")).json["items"]] == ["of-rollout"]
+    assert (await api("GET", "/api/workflows/nothing/executions")).json["items"] == []
+
+
 async def test_code_is_run_by_its_name_and_what_nobody_has_is_not_found(api: Api) -> None:
     found = (await api("POST", "/api/triggers/manual/run", {"workflowId": "calc", "variables": {"a": 3}})).json
     assert (await until(api, f"/api/executions/{found['executionId']}", status="completed"))["outputs"] == 4

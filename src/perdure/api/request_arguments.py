@@ -48,8 +48,9 @@ class RequestArguments:
             named = {name: theirs for theirs, name in alias.names.items()}
             self._plain = [_renamed(field, named) for field in self._plain]
             self.groups = [group._replace(fields=[_renamed(field, named) for field in group.fields]) for group in self.groups]
-        self.fields = [field for field in [*self._plain, *(field for group in self.groups for field in group.fields)] if field.json_name not in self.in_path]
-        self._plain_in_path = [field for field in self._plain if field.json_name in self.in_path]
+        every = [*self._plain, *(field for group in self.groups for field in group.fields)]
+        self.fields = [field for field in every if field.json_name not in self.in_path]
+        self._fields_in_path = [field for field in every if field.json_name in self.in_path]
         self._needed = [field for field in self.fields if field.default is msgspec.NODEFAULT]
         self.makes_key = any(field.name == "key" for group in self.groups for field in group.fields)
 
@@ -67,10 +68,10 @@ class RequestArguments:
             left["id"] = new_id or uuid4().hex
         if self.makes_key and self.operation.is_workflow_optional:
             left.setdefault("workflow", "")
-        for field in self._plain_in_path:
-            if field.json_name in path:
-                found[field.name] = field.form.read(path[field.json_name], f"/{field.json_name}", tenant)
         read = read_fields(self.fields, left, "", tenant) if left else {}
+        for field in self._fields_in_path:
+            if field.json_name in path:
+                read[field.name] = field.form.read(path[field.json_name], f"/{field.json_name}", tenant)
         for field in self._needed:
             if field.name not in read:
                 message = f"/{field.json_name}: it is missing; {self.operation.name} needs it"
