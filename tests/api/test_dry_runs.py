@@ -41,6 +41,14 @@ async def test_a_dry_run_says_what_would_happen_and_changes_nothing(api: Api, ho
     assert (await api("GET", place)).json["status"] == "failed" and len((await api("GET", "/api/executions")).json["items"]) == 1
 
 
+async def test_a_field_that_the_query_and_the_body_give_differently_is_refused(api: Api) -> None:
+    await waiting(api, "g")
+    refused = await api("POST", "/api/executions/greet/g/terminate?dryRun=true", {"dryRun": False})
+    assert (refused.status, refused.json["code"], refused.json["where"]) == (422, "bad_value", "/dryRun")
+    assert (await api("GET", "/api/executions/greet/g")).json["status"] != "cancelled"
+    assert (await api("POST", "/api/executions/greet/g/terminate?dryRun=true", {"dryRun": True})).status == 200
+
+
 async def test_a_dry_run_needs_the_role_of_the_command(api: Api) -> None:
     await waiting(api, "g")
     api.caller = Caller("default", "key:1", frozenset(("viewer",)))

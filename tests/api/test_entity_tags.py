@@ -34,6 +34,13 @@ async def test_what_has_a_version_has_it_as_its_tag_and_is_not_sent_twice(api: A
     assert (again.status, again.headers["etag"], again.json["revision"]) == (200, '"2"', 2)
 
 
+async def test_a_deletion_reads_its_body_as_well(api: Api) -> None:
+    stale = await api("DELETE", INVOICE, {"revision": 7})
+    assert (stale.status, stale.json["code"]) == (409, "stale")
+    assert (await api("DELETE", INVOICE, {"revision": 1, "note": "not needed"})).status == 204
+    assert (await api("GET", f"{INVOICE}/history")).json["items"][0]["note"] == "not needed"
+
+
 async def test_a_change_is_made_only_while_what_it_expects_is_there(api: Api) -> None:
     assert (await api("PUT", INVOICE, {"document": OTHER}, if_match='"1"')).status == 200
     stale = await api("PUT", INVOICE, {"document": DOCUMENT}, if_match='"1"')

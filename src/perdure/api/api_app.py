@@ -36,7 +36,7 @@ from perdure.api.task_routes import TaskRoutes
 from perdure.api.unsubscribe_page import UnsubscribePage
 from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
-from perdure.core.errors import PerdureError, RequestUnderWay, StaleRecord
+from perdure.core.errors import BadValue, PerdureError, RequestUnderWay, StaleRecord
 from perdure.core.header_values import whole_number_of
 from perdure.observe.exposition import MetricsExposition
 from perdure.observe.request_fields import RequestFields
@@ -356,8 +356,10 @@ class ApiApp:
                 key = await on_executions.by_id(self.access, caller.tenant, path.pop("execution"))
                 path |= {"workflow": key.workflow, "id": key.id}
             given = route.reader.from_query(request.query)
-            if request.method not in ("GET", "HEAD", "DELETE"):
-                given |= await json_body(request, "" if route.reader.alias is None else route.reader.alias.body_as)
+            if request.method not in ("GET", "HEAD"):
+                in_body = await json_body(request, "" if route.reader.alias is None else route.reader.alias.body_as)
+                _expect_one_place(given, in_body)
+                given |= in_body
             if request.segments[:2] == CALL_ROUTE:
                 path |= route.reader.named_in_body(given)
             if operation.is_stream:
@@ -478,6 +480,14 @@ def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
 def _unless_known(request: ApiRequest, answer: ApiAnswer) -> ApiAnswer:
     """The answer without its body, if the client has that."""
     return ApiAnswer(304, headers=answer.headers) if is_known(request, answer.headers) else answer
+
+
+def _expect_one_place(in_query: Mapping[str, Any], in_body: Mapping[str, Any]) -> None:
+    """Refuses a field that has one value in the query and another in the body: with `dryRun`, the wrong one would change something."""
+    for name in in_query.keys() & in_body.keys():
+        if in_query[name] != in_body[name]:
+            message = f"/{name}: the query gives it as {in_query[name]!r}, and the body as {in_body[name]!r}; give it once"
+            raise BadValue(f"/{name}", in_body[name], "what the query gives", message)
 
 
 def _last_event_id(request: ApiRequest, otherwise: Any) -> Any:
