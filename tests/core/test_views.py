@@ -130,6 +130,7 @@ WHY: list[tuple[Script, list[m.ExecutionMessage], str]] = [
     ({"start": [DONE]}, [m.StartMessage()], "it has completed"),
     ({"start": [FAILED]}, [m.StartMessage()], "Error: no"),
     ({}, [m.StartMessage(), m.TerminateMessage("enough")], "cancelled: enough"),
+    ({}, [m.StartMessage(), m.TerminateMessage("")], "cancelled"),
 ]
 
 

@@ -277,6 +277,9 @@ async def test_a_rollback_raises_the_version_and_leaves_a_trace_although_the_con
         await catalog.roll_back(access, T, "invoice", "9.9.9", ADA)
     with pytest.raises(NotFound, match="has no version with the hash"):
         await catalog.roll_back(access, T, "invoice", "sha256:" + 64 * "0", ADA)
+    for target in ("9", "^1", "", "invoice@1.0.0"):
+        with pytest.raises(BadValue, match=r"target: .* is not the number of a version, such as 1.2.0, or the hash of one"):
+            await catalog.roll_back(access, T, "invoice", target, ADA)
 
 
 async def test_publishing_an_earlier_document_again_returns_to_its_content_under_a_new_number(access: StoreAccess) -> None:

@@ -87,6 +87,11 @@ class ErrorInfo(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
             if not text.isascii() and (sound := valid_utf8(text)) is not text:
                 msgspec.structs.force_setattr(self, name, sound)
 
+    @property
+    def line(self) -> str:
+        """The type and the message, or the type alone if there is no message."""
+        return f"{self.type}: {self.message}" if self.message else self.type
+
 
 class PerdureError(Exception):
     """The base of all errors that Perdure raises."""

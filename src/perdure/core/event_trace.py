@@ -69,7 +69,7 @@ class EventTracer:
             case e.RecalledEvent():
                 return "recalled from the original"
             case e.RetryingEvent(_, attempt, kind, error, due_at_s, at_s):
-                return f"attempt {attempt} {'failed' if kind == 'failed' else kind}: {error.type}: {error.message}; again in {time_offset(due_at_s - at_s)}"
+                return f"attempt {attempt} {'failed' if kind == 'failed' else kind}: {error.line}; again in {time_offset(due_at_s - at_s)}"
             case e.InterruptedEvent(_, attempt, given_back=given_back):
                 return f"attempt {attempt} was {'given back' if given_back else 'lost with its process'}"
             case e.AttemptStartedEvent(_, attempt):
@@ -95,7 +95,7 @@ class EventTracer:
             case e.SnapshotEvent():
                 return "its log was compacted; earlier events are not shown"
             case e.EndedEvent(status, outcome):
-                return f"{status}{f': {outcome.error.type}: {outcome.error.message}' if isinstance(outcome, Failure) else self._shown(outcome.value, ' with ')}"
+                return f"{status}{f': {outcome.error.line}' if isinstance(outcome, Failure) else self._shown(outcome.value, ' with ')}"
         return ""
 
     def _asked(self, event: e.Event) -> str:
@@ -127,7 +127,7 @@ class EventTracer:
             return "is over" if isinstance(op, SleepOperation) else f"returned{self._shown(outcome.value, ' ')}"
         if isinstance(op, ReceiveOperation):
             return "nothing came in time"
-        return f"failed for good ({outcome.kind}): {outcome.error.type}: {outcome.error.message}"
+        return f"failed for good ({outcome.kind}): {outcome.error.line}"
 
     def _kept(self, value: Value, role: str, label: str) -> str:
         what = " ".join(filter(None, ("" if role == "value" else role, label)))

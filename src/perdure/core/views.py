@@ -135,7 +135,7 @@ def _named_events(execution: Execution, event: e.Event) -> Iterator[_NamedEvent]
         case e.AttemptStartedEvent(path, attempt):
             yield "step.started", path, {"target": operation_target(execution.open[path].op), "attempt": attempt}
         case e.RetryingEvent(path, attempt, _, error, due_at_s):
-            yield "step.retrying", path, {"attempt": attempt, "error": f"{error.type}: {error.message}", "due_at_s": due_at_s}
+            yield "step.retrying", path, {"attempt": attempt, "error": error.line, "due_at_s": due_at_s}
         case e.InterruptedEvent(path, attempt, due_at_s):
             yield "step.retrying", path, {"attempt": attempt, "error": "interrupted", "due_at_s": due_at_s}
         case e.ParkedEvent(reason, _, _, path) if path in execution.open:
@@ -183,7 +183,7 @@ def _abandoned_events(pending: PendingOperation, outcome: Outcome | None = None)
 
 
 def _error_data(outcome: Outcome) -> dict[str, str | int | float]:
-    return {"error": f"{outcome.error.type}: {outcome.error.message}"} if isinstance(outcome, Failure) else {}
+    return {"error": outcome.error.line} if isinstance(outcome, Failure) else {}
 
 
 def _lifecycle_events(event: e.Event) -> Iterator[_NamedEvent]:
@@ -262,7 +262,7 @@ def status_reason(execution: Execution) -> str:
     """Returns in a sentence what the execution waits for, or how it ended."""
     if execution.ended is not None:
         outcome = execution.ended.outcome
-        return f"{outcome.error.type}: {outcome.error.message}" if isinstance(outcome, Failure) else "it has completed"
+        return outcome.error.line if isinstance(outcome, Failure) else "it has completed"
     if execution.parked is not None:
         return _parked_reason(execution.parked)
     if execution.started is None:

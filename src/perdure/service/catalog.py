@@ -46,7 +46,7 @@ from perdure.service.catalog_records import (
     event_key,
     read_documents,
 )
-from perdure.service.catalog_references import TAG, ResolvedVersion, find_definition, find_version, resolve_reference
+from perdure.service.catalog_references import TAG, ResolvedVersion, find_definition, find_version, is_hash, resolve_reference
 from perdure.service.code_workflows import ListedCodeWorkflow, list_code_workflows
 from perdure.service.record_kinds import PAGE, KeptValue
 from perdure.service.slugs import checked_slug, slug_of_name
@@ -416,6 +416,8 @@ async def roll_back(access: StoreAccess, tenant: str, which: str, target: str, e
 
 async def _target_hash(access: StoreAccess, tenant: str, record: DefinitionRecord, target: str) -> str:
     if not is_version(target):
+        if not is_hash(target):
+            raise BadValue("target", target, "the number of a version, such as 1.2.0, or the hash of one")
         return (await find_version(access.store, tenant, record, target)).hash
     return (await resolve_reference(access.store, tenant, f"{record.slug}@{target}")).hash
 

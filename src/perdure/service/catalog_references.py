@@ -126,6 +126,11 @@ async def resolve_reference(store: ReadOnlyStore, tenant: str, text: str, delete
     return ResolvedVersion(record, record.version, record.hash)
 
 
+def is_hash(text: str) -> bool:
+    """Whether a text has the form of the hash of a version, or of its beginning; the prefix ``sha256:`` may be left out."""
+    return _HASH.fullmatch(text) is not None
+
+
 async def find_version(store: ReadOnlyStore, tenant: str, record: DefinitionRecord, hash: str) -> VersionRecord:
     """The version of a definition whose hash is, or begins with, `hash`; the prefix ``sha256:`` may be left out.
 

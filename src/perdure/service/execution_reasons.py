@@ -118,7 +118,7 @@ def _end(execution: Execution) -> ExecutionReason:
     if cause is None:
         return ExecutionReason(code="cancelled" if execution.status == "cancelled" else "failed", text=text)
     where = path_text(cause.path)
-    said = f"failed at {where}: {cause.error.type}: {cause.error.message}" if where else text
+    said = f"failed at {where}: {cause.error.line}" if where else text
     return ExecutionReason(code="failed", text=said, remedy="Retry it once the cause is mended, or fork it from an earlier step", step=where, error=cause.error)
 
 
@@ -194,7 +194,7 @@ def _next_attempt(pending: PendingOperation, attempts: Sequence[StepAttempt]) ->
     error = next((one.error for one in reversed(attempts) if one.error is not None), None)
     following = len(attempts) + 1 if attempts else pending.attempt + 1
     at = "" if pending.due_at_s is None else f" at {time_text(pending.due_at_s)}"
-    after = ", after its process was lost" if is_interrupted else "" if error is None else f", after {error.type}: {error.message}"
+    after = ", after its process was lost" if is_interrupted else "" if error is None else f", after {error.line}"
     return ExecutionReason(
         code="interrupted" if is_interrupted else "retry",
         text=f"tries {shown} again (attempt {following}){at}{after}",

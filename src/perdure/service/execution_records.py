@@ -285,5 +285,5 @@ def _executor(head: Head, attempts: list[StepAttempt], trigger_type: str | None,
         last_enqueued_at_s=max((one.started_at_s for one in attempts), default=head.created_at_s),
         trigger_type=trigger_type,
         worker_origin=holder,
-        last_error=None if not failed or (error := failed[-1].error) is None else f"{error.type}: {error.message}",
+        last_error=None if not failed or (error := failed[-1].error) is None else error.line,
     )

@@ -148,7 +148,7 @@ async def _failures(access: StoreAccess, tenant: str, since_s: float, seen: Abst
         if cause is None:
             continue
         title = f"{key.workflow} {key.id} {'has failed' if kind == 'failure' else 'needs attention'}"
-        text = f"{cause.error.type}: {cause.error.message}"[:1_000]
+        text = cause.error.line[:1_000]
         yield FoundEvent(id, at_s, NoticedEvent(id, kind, title, text, key.workflow, key.id, at_s))
 
 
