@@ -1,6 +1,7 @@
 """Claims about serving, with real processes and real signals."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
@@ -8,15 +9,20 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from perdure import Context, workflow
 from perdure.core import events as e
 from perdure.core import log_format, messages, values
 from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.paths import Key
+from perdure.runtime import server
 from perdure.stores.configured_store import open_store
+from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Post
+from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
 
 pytestmark = pytest.mark.slow
 
@@ -171,3 +177,27 @@ def test_a_step_that_outlasts_the_grace_is_given_back(tmp_path: Path) -> None:
         assert server.end() == (0, "left in good order\n")
     assert server.notes() == ["began"]
     assert [event.given_back for event in remembered(tmp_path) if isinstance(event, e.InterruptedEvent)] == [True]
+
+
+@workflow
+async def idle(ctx: Context) -> None:
+    """Ends at once."""
+
+
+@pytest.mark.parametrize(("is_there_first", "grace_s"), [(False, 600.0), (True, 0.5)], ids=["from the start", "after it was ready"])
+def test_it_stops_while_its_store_is_unavailable(monkeypatch: pytest.MonkeyPatch, is_there_first: bool, grace_s: float) -> None:
+    monkeypatch.setattr(server, "CUT_OFF_S", 0.3)
+
+    async def served() -> float:
+        loop, unavailable = asyncio.get_running_loop(), Faults(fail_before=1.0)
+        store = FaultyStore(MemoryStore(), Random(0), NO_FAULTS if is_there_first else unavailable)
+
+        def break_store(_: object) -> None:
+            store.faults = unavailable
+
+        _ = loop.call_later(1.5, os.kill, os.getpid(), signal.SIGTERM)
+        began_s = loop.time()
+        await server.serve([idle.code], queues=["mails"], db=store, grace_s=grace_s, ready=break_store)
+        return loop.time() - began_s
+
+    assert asyncio.run(asyncio.wait_for(served(), 20.0)) < 10

@@ -29,6 +29,9 @@ logger = logging.getLogger("perdure.serve")
 SHUTDOWN_GRACE_S = 30.0
 """How long attempts in flight may take to end after the first stop signal."""
 
+CUT_OFF_S = 8.0
+"""How long members that stop may outlast the grace, so that they give back what they hold, before they are cancelled: a database may not answer."""
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -106,9 +109,20 @@ async def _run_until_signal(others: list[Engine | Worker | ServerMember], front:
     ends_s: list[float] = []
 
     def stop(left_s: float) -> None:
+        has_joined = joined.done() or any(isinstance(member, Engine) and member.joined for member in members)
+        left_s = left_s if has_joined else 0.0  # before that, nothing is in flight
         ends_s.append(loop.time() + left_s)
         for member in members if front is None or not left_s else [front]:
             member.stop(left_s)
+        _ = loop.call_later(left_s + CUT_OFF_S, cut_off)
+
+    def cut_off() -> None:
+        if left := [task for task in running if not task.done()]:
+            logger.warning("the database does not answer, or a step does not end: stopping without giving back what is held. Others go on with it")
+        for member in members:
+            member.stop()
+        for task in left:
+            _ = task.cancel()
 
     async def all_ready() -> None:
         for member in members:
@@ -121,11 +135,23 @@ async def _run_until_signal(others: list[Engine | Worker | ServerMember], front:
         joined = asyncio.create_task(all_ready())
         _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         joined.cancel()
-        failed = [error for task in running if task.done() and (error := task.exception()) is not None]
+        failed = [error for task in running if task.done() and not task.cancelled() and (error := task.exception()) is not None]
         left_s = max(min(ends_s, default=loop.time() + grace_s) - loop.time(), 0.0)
         for member in members:
             member.stop(MOVE_GRACE_S if failed and all(isinstance(error, StoreMoved) for error in failed) else 0.0 if failed else left_s)
-        _ = await asyncio.gather(*running)
+        if failed:
+            raise failed[0]
+        await _all_ended(running)
+
+
+async def _all_ended(running: list[asyncio.Task[None]]) -> None:
+    """Waits until all members have ended, some of which may have been cancelled. The first failure is raised at once."""
+    left = set(running)
+    while left:
+        ended, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            if not task.cancelled():
+                task.result()
 
 
 @contextmanager
