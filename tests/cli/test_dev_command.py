@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -99,3 +100,11 @@ def test_what_serves_ends_with_the_process_that_watches_even_if_that_is_killed(t
         process.kill()
         _ = process.stdout.read()  # which ends when the last process that writes there has ended
     assert process.returncode == -signal.SIGKILL
+
+
+def test_a_port_that_is_taken_is_a_mistake_in_its_option(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [*COMMAND[:4], "--port", str(taken.getsockname()[1])]
+        ended = subprocess.run(command, cwd=tmp_path, timeout=START_S, capture_output=True, text=True, check=False)
+    assert ended.returncode == ExitCode.INPUT
+    assert "--port:" in ended.stderr and "name another port, or port 0 for any that is free" in ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -26,8 +27,8 @@ SHUTDOWN_S = 5
 """How long the last answers may take after a stop without grace."""
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Opens a listening socket. Port 0 is any that is free.
+def listening_socket(host: str, port: int, option: str = "--listen") -> socket.socket:
+    """Opens a listening socket. Port 0 is any that is free. A mistake is one in `option`.
 
     Raises:
         BadValue: this process can't listen there.
@@ -36,14 +37,15 @@ def listening_socket(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family, kind, protocol)  # its protocol is set to TCP: otherwise asyncio does not disable Nagle's algorithm
     except OSError as error:
-        raise BadValue("--listen", f"{host}:{port}", f"an address on which this process can listen: {error}") from error
+        raise BadValue(option, f"{host}:{port}", f"an address on which this process can listen: {error}") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        raise BadValue("--listen", f"{host}:{port}", f"an address on which this process can listen: {error}") from error
+        hint = "; name another port, or port 0 for any that is free" if error.errno == errno.EADDRINUSE else ""
+        raise BadValue(option, f"{host}:{port}", f"an address on which this process can listen: {error}{hint}") from error
     return listening
 
 

@@ -81,7 +81,7 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
     from perdure.api.loopback_access import DEV_FILE, DevServer, remove_dev_server, write_dev_server
 
     _ = settings.database()
-    listening, token = listening_socket("127.0.0.1", port), secrets.token_urlsafe(24)
+    listening, token = listening_socket("127.0.0.1", port, "--port"), secrets.token_urlsafe(24)
     server = DevServer(url_of(listening), token)
     environment = {**os.environ, SOCKET_VARIABLE: str(listening.fileno()), TOKEN_VARIABLE: token}
     stopped = caught_signals()  # from before the file is there: a signal that ended this process at once would leave the token behind
