@@ -69,9 +69,14 @@ async def test_a_set_with_a_document_that_is_not_valid_changes_nothing_and_says_
     with pytest.raises(BadDefinition) as refused:
         await sync_all(access, T, documents, BEN, delete=True, expect=0)
     assert {str(one).split(":")[0] for one in refused.value.findings} == {"document 4 (bad)", "document 5 (worse)"}
-    with pytest.raises(BadValue, match="document 4 has it too"):
+    with pytest.raises(BadValue, match="document 1 and document 4 have it"):
         await sync_all(access, T, [*three(), SyncDocument(document(2, "first"))], BEN, delete=True, expect=0)
     assert await slugs(access) == []
+
+
+async def test_two_documents_of_one_slug_are_both_named(access: StoreAccess) -> None:
+    with pytest.raises(BadValue, match=r"'invoice' is not the slug of one document: a\.yaml and b\.yaml have it"):
+        await sync_all(access, T, [SyncDocument(document(1), file="a.yaml"), SyncDocument(document(2), file="b.yaml")], ADA)
 
 
 @pytest.mark.parametrize("faults", [Faults(fail_before=1.0, failing=frozenset(("commit",))), Faults(fail_after=1.0, failing=frozenset(("commit",)))])

@@ -138,7 +138,7 @@ async def _read(one: SyncDocument) -> _ReadDocument:
 async def _read_all(documents: Sequence[SyncDocument]) -> dict[str, _ReadDocument]:
     if len(documents) > DOCUMENTS_MAX or sum(len(one.document) for one in documents) > SET_BYTES_MAX:
         raise BadValue("documents", f"{len(documents):,} documents", f"at most {DOCUMENTS_MAX:,}, of {SET_BYTES_MAX // 1024**2} MiB together")
-    found, findings = dict[str, _ReadDocument](), list[DefinitionFinding]()
+    found, names, findings = dict[str, _ReadDocument](), dict[str, str](), list[DefinitionFinding]()
     for number, one in enumerate(documents, 1):
         try:
             read = await _read(one)
@@ -146,10 +146,10 @@ async def _read_all(documents: Sequence[SyncDocument]) -> dict[str, _ReadDocumen
             who = one.file or f"document {number}{f' ({one.slug})' if one.slug else ''}"
             findings += [msgspec.structs.replace(finding, message=f"{who}: {finding.message}") for finding in error.findings]
             continue
+        name = one.file or f"document {number}"
         if found.setdefault(read.slug, read) is not read:
-            raise BadValue(
-                "documents", read.slug, f"the slug of one document; {one.file or f'document {number}'} has it too, so give that another name or slug"
-            )
+            raise BadValue("documents", read.slug, f"the slug of one document: {names[read.slug]} and {name} have it, so give one of them another name or slug")
+        names[read.slug] = name
     if findings:
         raise BadDefinition(findings)
     return found
