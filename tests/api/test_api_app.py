@@ -226,3 +226,14 @@ async def test_health_and_readiness(api: Api) -> None:
     assert (await api("GET", "/readyz")).json == {"status": "ok", "epoch": 1}
     api.app.begin_stop()
     assert (await api("GET", "/readyz")).status == 503
+
+
+@pytest.mark.parametrize("kind", [errors.StoreError, errors.StoreUnavailable, errors.StoreDamaged])
+async def test_a_process_whose_database_fails_is_not_ready(api: Api, monkeypatch: pytest.MonkeyPatch, kind: type[errors.StoreError]) -> None:
+    async def store_time() -> None:
+        raise kind("the file was replaced")
+
+    monkeypatch.setattr(api.app.access.store, "store_time", store_time)
+    answer = await api("GET", "/readyz")
+    assert (answer.status, answer.json["code"]) == (503, kind.code)
+    assert "the file was replaced" in answer.json["detail"]

@@ -36,7 +36,7 @@ from perdure.api.task_routes import TaskRoutes
 from perdure.api.unsubscribe_page import UnsubscribePage
 from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.error_text import SHOWN_CHARACTERS_MAX, shorten_text
-from perdure.core.errors import BadValue, PerdureError, RequestUnderWay, StaleRecord
+from perdure.core.errors import BadValue, PerdureError, RequestUnderWay, StaleRecord, StoreError, StoreUnavailable
 from perdure.core.header_values import whole_number_of
 from perdure.observe.exposition import MetricsExposition
 from perdure.observe.request_fields import RequestFields
@@ -447,7 +447,12 @@ class ApiApp:
     async def _readiness(self) -> ApiAnswer:
         if self.is_stopping:
             raise Refusal(503, "stopping", "this process is stopping", "send requests to another one", ((b"retry-after", b"1"),))
-        moment = await self.access.store.store_time()
+        try:
+            moment = await self.access.store.store_time()
+        except StoreUnavailable:
+            raise
+        except StoreError as error:  # also one that does not pass by itself, such as a file that was replaced: requests belong to another process
+            raise Refusal(503, error.code, f"the database of this process can't be used: {error}", "send requests to another one") from error
         return ApiAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
 
 
