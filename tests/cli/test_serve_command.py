@@ -1,6 +1,7 @@
 """Claims about `perdure serve` as a process: who may use it, TLS, a prefix, proxies, parts in several processes, and how it stops under load."""
 
 import asyncio
+import os
 import signal
 import sqlite3
 import ssl
@@ -44,7 +45,8 @@ def test_without_a_key_nothing_is_served_and_no_database_made(tmp_path: Path) ->
         (("--role", "api,cook"), 20, "'cook' is no part of a process; the parts are api, engine, worker"),
         (("--role", "worker"), 20, "a worker needs queues"),
         (("--tls-cert", "a.pem"), 20, "--tls-cert and --tls-key belong together"),
-        (("--tls-cert", "none.pem", "--tls-key", "none.pem"), 10, "none.pem"),
+        (("--tls-cert", "none.pem", "--tls-key", "none.pem"), 10, "--tls-cert: 'none.pem' is not a file in PEM that can be read: No such file or directory"),
+        (("--tls-cert", os.devnull, "--tls-key", "none.pem"), 10, "--tls-key: 'none.pem' is not a file in PEM that can be read: No such file or directory"),
         (("--root-path", "perdure/"), 10, "a path that begins with /"),
         (("--cors", "https://a.example/path"), 10, "without a path"),
         (("--oidc", "none.toml"), 10, "a file that can be read"),

@@ -205,6 +205,11 @@ def tls_settings(cert: str | None, key: str | None) -> dict[str, Any]:
         raise click.UsageError("--tls-cert and --tls-key belong together; pass both")
     if cert is None or key is None:
         return {}
+    for option, path in (("--tls-cert", cert), ("--tls-key", key)):
+        try:
+            Path(path).open("rb").close()
+        except OSError as error:
+            raise BadValue(option, path, f"a file in PEM that can be read: {error.strerror or error}") from error
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password=lambda: b"")
     except (OSError, ssl.SSLError) as error:

@@ -107,6 +107,7 @@ async def _run_until_signal(others: list[Engine | Worker | ServerMember], front:
     """Runs all members until a signal stops them, or one of them has ended. A stop with grace begins with `front`, which takes on work for the others."""
     loop, members = asyncio.get_running_loop(), [*others, *([] if front is None else [front])]
     ends_s: list[float] = []
+    cut_offs: list[asyncio.TimerHandle] = []
 
     def stop(left_s: float) -> None:
         has_joined = joined.done() or any(isinstance(member, Engine) and member.joined for member in members)
@@ -114,7 +115,7 @@ async def _run_until_signal(others: list[Engine | Worker | ServerMember], front:
         ends_s.append(loop.time() + left_s)
         for member in members if front is None or not left_s else [front]:
             member.stop(left_s)
-        _ = loop.call_later(left_s + CUT_OFF_S, cut_off)
+        cut_offs.append(loop.call_later(left_s + CUT_OFF_S, cut_off))
 
     def cut_off() -> None:
         if left := [task for task in running if not task.done()]:
@@ -139,9 +140,13 @@ async def _run_until_signal(others: list[Engine | Worker | ServerMember], front:
         left_s = max(min(ends_s, default=loop.time() + grace_s) - loop.time(), 0.0)
         for member in members:
             member.stop(MOVE_GRACE_S if failed and all(isinstance(error, StoreMoved) for error in failed) else 0.0 if failed else left_s)
-        if failed:
-            raise failed[0]
-        await _all_ended(running)
+        try:
+            if failed:
+                raise failed[0]
+            await _all_ended(running)
+        finally:
+            for later in cut_offs:
+                later.cancel()
 
 
 async def _all_ended(running: list[asyncio.Task[None]]) -> None:
