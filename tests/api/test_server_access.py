@@ -62,7 +62,7 @@ async def test_a_browser_reads_with_its_cookie_and_changes_things_with_the_csrf_
     started = {"workflow": "greet", "id": "g"}
     assert code(await browser("POST", "/api/executions", started)) == (401, "unauthenticated")
     assert code(await browser("POST", "/api/executions", started, x_csrf_token="x" * 43)) == (401, "unauthenticated")
-    for origin in ("https://evil.example", "null", ""):
+    for origin in ("https://evil.example", "null", "", "http://[", "http://[::1"):
         assert code(await browser("POST", "/api/executions", started, x_csrf_token=csrf, origin=origin)) == (403, "wrong_origin")
     assert (await browser("POST", "/api/executions", started, x_csrf_token=csrf)).status == 201
     for method, path in (("PUT", "/api/workflows/x"), ("PATCH", "/api/queues/x"), ("DELETE", "/api/keys/x"), ("POST", "/api/call/executions.page")):

@@ -69,8 +69,9 @@ async def test_a_wrong_key_opens_nothing(service: Service, form: bool) -> None:
     assert wrong not in answer.body.decode()
 
 
-async def test_a_page_of_another_origin_signs_nobody_in(service: Service) -> None:
-    answer = await Browser(service, "https://evil.example")("POST", "/login", form={"key": await service.key("admin")})
+@pytest.mark.parametrize("page", ["https://evil.example", "null", "http://["])
+async def test_a_page_of_another_origin_signs_nobody_in(service: Service, page: str) -> None:
+    answer = await Browser(service, page)("POST", "/login", form={"key": await service.key("admin")})
     assert (answer.status, answer.json["code"]) == (403, "wrong_origin")
 
 

@@ -4,11 +4,10 @@ Keys and tokens are sent as ``Authorization: Bearer …``, never in a URL. A bro
 request that changes something with a cookie needs the CSRF token of the session as well, and has to come from a page of this server.
 """
 
-from urllib.parse import urlsplit
-
 from perdure.api.http_requests import ApiRequest
 from perdure.api.problems import Refusal
 from perdure.core.errors import Forbidden, Unauthenticated
+from perdure.core.header_values import authority_of
 from perdure.service.access_keys import KeyVerifier
 from perdure.service.callers import Caller
 from perdure.service.oidc import OidcVerifier
@@ -71,6 +70,6 @@ def expect_own_page(request: ApiRequest) -> None:
         Refusal: it comes from another, or does not say from which.
     """
     origin = request.header("origin")
-    if not origin or urlsplit(origin).netloc != request.header("host"):
+    if not origin or authority_of(origin) != request.header("host"):
         said = f"a page of {origin[:200]}" if origin else "a page that does not say where it is from"
         raise Refusal(403, "wrong_origin", f"{said} may not send requests here with the cookie of a session", "use a page of this server, or a key")
