@@ -195,6 +195,17 @@ async def test_what_is_no_token_is_refused(issuer: LoopbackIssuer, verifier: Oid
     assert issuer.requests == []
 
 
+async def test_a_token_with_a_deep_header_is_refused(issuer: LoopbackIssuer, verifier: OidcVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = base64.urlsafe_b64encode(b"[" * 12_000).decode()
+    assert "is not a JSON Web Token" in await refusal(verifier, f"{deep}.e30.e30")
+
+    def read(token: str) -> None:  # as PyJWT before 2.14 does
+        raise RecursionError
+
+    monkeypatch.setattr(jwt, "get_unverified_header", read)
+    assert "is not a JSON Web Token" in await refusal(verifier, f"{deep}.e30.e30")
+
+
 async def test_a_token_that_is_too_long_is_not_even_read(issuer: LoopbackIssuer, verifier: OidcVerifier) -> None:
     assert "more than 16,384 characters" in await refusal(verifier, issuer.token(groups=["g" * 20_000]))
     assert issuer.requests == []

@@ -133,7 +133,7 @@ class OidcVerifier:
             raise _refused(f"has more than {TOKEN_CHARACTERS_MAX:,} characters", "Have the issuer put fewer groups into it")
         try:
             header = jwt.get_unverified_header(token)
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, RecursionError) as error:  # the second before PyJWT 2.14, of a deep header
             raise _refused("is not a JSON Web Token", "Send a key (prd_…), or an ID or access token of the issuer") from error
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS:
