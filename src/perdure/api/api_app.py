@@ -456,7 +456,7 @@ class ApiApp:
         return ApiAnswer(200, _encode_json({"status": "ok", "epoch": moment.epoch}))
 
 
-METRICS = Operation(ApiApp._shown_metrics, "GET", "/metrics", "viewer", is_store_wide=True)
+METRICS = Operation(ApiApp._shown_metrics, "GET", "/metrics", "viewer", is_store_wide=True, name="metrics")
 """Says who may see the metrics. It is not in the table of operations, since its result is text for Prometheus."""
 
 

@@ -75,6 +75,7 @@ class Operation:
     that are limited to queues. One that `is_store_wide` concerns all tenants, so it is for callers of the default tenant, which is that of the operators of the
     service. Without a role, it is for everybody who has proved who they are. With `is_workflow_optional`, a new key needs no workflow: the operation knows it.
     One that `waits_for_answer` ends when an execution, a tool or a person has answered, which may take any time.
+    Its `name` is that of its function, below the module's, unless it is given.
     """
 
     def __init__(
@@ -89,12 +90,13 @@ class Operation:
         is_store_wide: bool = False,
         is_workflow_optional: bool = False,
         waits_for_answer: bool = False,
+        name: str = "",
     ) -> None:
         self.function, self.method, self.path, self.role = function, method, path, role
         self.is_repeatable, self.for_workers, self.is_store_wide = is_repeatable or method == "GET", for_workers, is_store_wide
         self.is_workflow_optional, self.waits_for_answer = is_workflow_optional, waits_for_answer
         module = function.__module__.rpartition(".on_")[2]
-        self.name = f"{GROUPS.get(module, module)}.{function.__name__.rstrip('_')}"
+        self.name = name or f"{GROUPS.get(module, module)}.{function.__name__.rstrip('_')}"
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"
