@@ -108,6 +108,7 @@ async def test_the_tools_of_a_server_are_those_of_the_key(tmp_path: Path) -> Non
         (["--server", "http://127.0.0.1:9", str(SHOP)], "the engines of the server run what is started; leave targets out"),
         (["--server", "http://127.0.0.1:9", "--no-engine"], "leave --no-engine out"),
         (["--server", "ftp://example.com"], "the URL of a server"),
+        (["--server", "http://["], "the URL of a server"),
         (["--no-engine", "--queue", "mails"], "--no-engine performs no steps of queues"),
         (["no_such_file.py"], "no_such_file.py"),
     ],

@@ -343,7 +343,7 @@ async def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPat
             await client.list()
 
 
-@pytest.mark.parametrize("url", ["http://", "https://host?x=1", "http:///path"])
+@pytest.mark.parametrize("url", ["http://", "https://host?x=1", "http:///path", "http://[", "http://host:port", "http://host:70000"])
 def test_a_url_of_no_server_is_refused(url: str) -> None:
     with pytest.raises(BadValue, match="the URL of a server"):
         HttpAccess(url)

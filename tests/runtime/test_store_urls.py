@@ -104,6 +104,9 @@ def test_memory_is_a_store_of_its_own_each_time(url: str, tmp_path: Path) -> Non
         "sqlite:///p.db?mode=ro",
         "sqlite:///p.db#part",
         "sqlite:///p%00.db",
+        "sqlite://[",
+        "redis://[",
+        "mysql://[::1",
     ],
 )
 def test_what_names_no_store_is_refused_with_what_is_expected(url: str, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ async def test_the_environment_names_the_directory(tmp_path: Path, monkeypatch: 
     looking = open_read_only_store(url)
     assert await looking.blob("large") == payload
     await looking.close()
-    for wrong in ("s3://bucket", "file://host/path", "/path"):
+    for wrong in ("s3://bucket", "file://[", "file://host/path", "/path"):
         monkeypatch.setenv("PERDURE_BLOB_STORE", wrong)
         with pytest.raises(BadValue, match="PERDURE_BLOB_STORE"):
             open_store(url)

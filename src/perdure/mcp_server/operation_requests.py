@@ -15,6 +15,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra
+from perdure.core.header_values import is_http_url
 from perdure.operations.operation_table import BY_FUNCTION
 
 if TYPE_CHECKING:
@@ -131,8 +132,7 @@ class RequestsToServer:
             import httpx2
         except ImportError:
             raise MissingExtra("tools of a server", "httpx2", "http") from None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        if not is_http_url(url) or (parts := urlsplit(url)).query or parts.fragment:
             raise BadValue("--server", url, "the URL of a server, such as https://perdure.example.com")
         headers = {"accept": "application/json", "content-type": "application/json"}
         headers |= {"authorization": f"Bearer {token}"} if token else {}

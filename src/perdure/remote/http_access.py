@@ -18,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra, PerdureError, RequestUnderWay, StoreError, StoreUnavailable, WrongVerb
-from perdure.core.header_values import whole_number_of
+from perdure.core.header_values import is_http_url, whole_number_of
 from perdure.core.paths import Key
 from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, Operation
@@ -65,8 +65,7 @@ class HttpAccess:
             import httpx2
         except ImportError:
             raise MissingExtra("a client of a server", "httpx2", "http") from None
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        if not is_http_url(url) or (parts := urlsplit(url)).query or parts.fragment:
             raise BadValue("client URL", url, "the URL of a server, such as https://perdure.example.com")
         self._httpx, self.url = httpx2, url.rstrip("/")
         headers = {"accept": wire_codec.MEDIA_TYPE, "content-type": wire_codec.MEDIA_TYPE, **({"authorization": f"Bearer {token}"} if token else {})}

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from perdure.core.errors import BadValue
 from perdure.stores.blob_directory import DirectoryBlobStore
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from perdure.stores.postgres.store import PostgresStore
 
 POSTGRES_URL_FORM = "postgresql://user@host/database"
+EXPECTED = f"sqlite:///path/to/file.db, {POSTGRES_URL_FORM} or memory:"
+EXPECTED_PARTS = f"{EXPECTED}, where characters such as : / ? # @ [ ] in a password are percent-encoded"
 DEFAULT_URL = "sqlite:///.perdure/perdure.db"
 
 EXPERIMENTAL_SCHEMES = {
@@ -75,7 +77,7 @@ def open_plain_store(url: str) -> Store:
     """
     if is_postgres(url):
         return _postgres_store(url)
-    parts = urlsplit(url)
+    parts = _url_parts(url)
     if parts.scheme == "memory":
         return MemoryStore()
     if file := database_file(url):
@@ -86,7 +88,14 @@ def open_plain_store(url: str) -> Store:
             f"a URL that can be opened yet: the store for {experimental} is experimental. Use {POSTGRES_URL_FORM}, which processes of many machines share"
         )
         raise BadValue("database URL", shown, expected)
-    raise BadValue("database URL", shown, f"sqlite:///path/to/file.db, {POSTGRES_URL_FORM} or memory:")
+    raise BadValue("database URL", shown, EXPECTED)
+
+
+def _url_parts(url: str, what: str = "database URL", expected: str = EXPECTED_PARTS) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # such as a bracket in a password
+        raise BadValue(what, shown_url(url), expected) from None
 
 
 def open_store_to_copy(url: str) -> Store:
@@ -97,7 +106,7 @@ def open_store_to_copy(url: str) -> Store:
         ProgrammingError: the package that the store needs is not installed.
         StoreError: the file can't be opened.
     """
-    scheme = urlsplit(url).scheme
+    scheme = _url_parts(url).scheme
     if scheme.partition("+")[0] in EXPERIMENTAL_SCHEMES:
         from perdure.stores.redis import RedisStore
 
@@ -129,11 +138,12 @@ def configured_blobs() -> BlobStore | None:
         BadValue: it names no blob store that this Perdure has.
     """
     url = os.environ.get("PERDURE_BLOB_STORE", "")
-    parts = urlsplit(url)
     if not url:
         return None
+    expected = "file:///path/to/directory"
+    parts = _url_parts(url, "PERDURE_BLOB_STORE", expected)
     if parts.scheme != "file" or parts.netloc or not parts.path.startswith("/") or parts.query or parts.fragment:
-        raise BadValue("PERDURE_BLOB_STORE", url, "file:///path/to/directory")
+        raise BadValue("PERDURE_BLOB_STORE", url, expected)
     return DirectoryBlobStore(unquote(parts.path))
 
 
@@ -197,9 +207,9 @@ def database_file(url: str) -> Path | None:
     """The database file that a URL names; None if it names none, as that of Postgres.
 
     Raises:
-        BadValue: the URL uses SQLite's name for a database in memory, which would be a file here.
+        BadValue: the URL can't be parsed, or uses SQLite's name for a database in memory, which would be a file here.
     """
-    parts = urlsplit(url)
+    parts = _url_parts(url)
     file = unquote(parts.path[1:])
     if file.rpartition("/")[2] == ":memory:":
         raise BadValue("database URL", url, "a file's name; a store in memory is memory:, without sqlite")
