@@ -103,6 +103,18 @@ async def test_a_revocation_takes_effect_within_the_time_of_the_cache(store: Sto
     assert "not known" in await refusal(keys, made.text[:-1] + ("a" if made.text[-1] != "a" else "b"))
 
 
+async def test_the_new_secret_of_a_rotated_key_is_taken_at_once_also_while_the_key_is_cached(clock: Clock) -> None:
+    counted = CountedStore(MemoryStore(clock))
+    made, keys = await created(counted.inner), verifier(counted, clock)
+    await keys.caller(made.text)
+    rotated = await rotate_key(counted.inner, "acme", made.key.id)
+    assert (await keys.caller(rotated.text)).subject == (await keys.caller(made.text)).subject
+    assert counted.reads == 3  # the directory and the key, and the key once more
+    wrong = f"{made.text[:13]}{'a' * 43}"
+    await asyncio.gather(*(refusal(keys, wrong) for _ in range(50)))
+    assert counted.reads == 4, "requests with a wrong secret that come at once share a read"
+
+
 async def test_a_process_that_revokes_a_key_refuses_it_at_once(store: Store, clock: Clock) -> None:
     keys, made = verifier(store, clock), await created(store)
     await keys.caller(made.text)
@@ -262,7 +274,9 @@ async def test_while_the_store_is_away_cached_keys_are_taken_and_others_are_not_
     made, keys = await created(store), verifier(store, clock)
     await keys.caller(made.text)
     store.is_away = True
-    assert (await keys.caller(made.text)).subject
+    with pytest.raises(StoreUnavailable):
+        await keys.caller(f"{made.text[:13]}{'a' * 43}")
+    assert (await keys.caller(made.text)).subject, "a wrong secret does not end what is cached of the right one"
     clock.advance(CACHE_S)
     with pytest.raises(StoreUnavailable):
         await keys.caller(made.text)

@@ -114,10 +114,10 @@ class CredentialCache(Generic[T]):
         self._cached: OrderedDict[str, _Cached[T]] = OrderedDict()
         self._reads: dict[str, asyncio.Task[_Cached[T] | None]] = {}
 
-    async def find(self, id: str) -> tuple[str, T] | None:
-        """The tenant and the record of a credential, at most `CACHE_S` old; None if there is none."""
+    async def find(self, id: str, is_right: Callable[[T], bool] = lambda _: True) -> tuple[str, T] | None:
+        """The tenant and the record of a credential, at most `CACHE_S` old; None if there is none. One that is not right is read anew: it may have changed."""
         found = self._cached.get(id)
-        if found is None or self._clock() >= found.until_s:
+        if found is None or self._clock() >= found.until_s or not is_right(found.value):
             found = await asyncio.shield(self._read_once(id))
         else:
             self._cached.move_to_end(id)
@@ -140,13 +140,14 @@ class CredentialCache(Generic[T]):
 
     async def _read(self, id: str) -> _Cached[T] | None:
         until_s = self._clock() + CACHE_S  # from before the read, so that no revocation before it is missed for longer
-        before = self._cached.pop(id, None)
+        before = self._cached.get(id)
         tenant = await self._tenant(id) if before is None else before.tenant
         record = None if tenant is None else await self._kind.read(self._store, tenant, id)
         if tenant is None or record is None:
+            self.forget(id)
             return None
-        found = _Cached(tenant, record.value, until_s)
-        self._cached[id] = found
+        found = self._cached[id] = _Cached(tenant, record.value, until_s)
+        self._cached.move_to_end(id)
         while len(self._cached) > CACHED_MAX:
             self._cached.popitem(last=False)
         return found
