@@ -119,6 +119,7 @@ ANSWERED: dict[str, tuple[bytes, list[int]]] = {
     "an offer of WebSockets": (get(HOST[:-2], b"Connection: Upgrade", b"Upgrade: websocket"), [200]),
     "an offer of HTTP/2 with a body": (post(HOST + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n", b"[]"), [400]),
     "bytes over 127 in a header": (get(HOST[:-2], b"X: a\xffb"), [200]),
+    "a key behind the chunks": (post(HOST + b"Transfer-Encoding: chunked\r\n", b"2\r\n{}\r\n0\r\nAuthorization: Bearer x\r\nContent-Type: a/b\r\n\r\n"), [422]),
     "IPv6": (get(b"Host: [::1]:7788"), [200]),
     "a last request, and another one": (get(HOST[:-2], b"Connection: close") + HIDDEN, [200]),
 }
@@ -200,6 +201,25 @@ async def test_a_body_that_turns_out_to_be_none_is_answered_once(url: str) -> No
     received = await asyncio.wait_for(reader.read(), 10.0)
     assert statuses(received) == []
     writer.close()
+
+
+@pytest.mark.parametrize(
+    ("begun", "more"), [(b"0\r\nX: ", b"y" * 1000), (b"0\r\n", b"X: y\r\n" * 200), (b"1;", b"a" * 1000)], ids=["a trailer", "trailers", "an extension"]
+)
+async def test_what_is_around_the_chunks_of_a_body_has_an_end(url: str, begun: bytes, more: bytes) -> None:
+    host, _, port = url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    try:
+        writer.write(b"POST /api/executions HTTP/1.1\r\n" + CHUNKED + b"\r\n1\r\nx\r\n" + begun)
+        receiving = asyncio.create_task(reader.read())
+        for _ in range(200):
+            if receiving.done():
+                break
+            writer.write(more)
+            await asyncio.sleep(0.005)
+        assert statuses(await asyncio.wait_for(receiving, 5.0)) == [431]
+    finally:
+        writer.close()
 
 
 async def test_connections_whose_peer_is_gone_end(url: str) -> None:

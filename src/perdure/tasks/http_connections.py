@@ -176,7 +176,8 @@ class Connection(HttpToolsProtocol):
         self._receiving = False
         """Whether bytes have arrived since the connection became idle; the deadline is then that of a head."""
         self._in_head = self._in_body = self._ending = False
-        self._head_bytes = 0
+        self._framing_bytes = 0
+        """How many bytes have arrived that are no body: since the head of a request began, or since the last byte of its body."""
         self._unsent_bytes = 0
         self._unanswered: deque[RequestResponseCycle] = deque()
         """The requests whose heads have arrived and that are not answered, the oldest first."""
@@ -199,19 +200,18 @@ class Connection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Reads data, as long as the head of the request is within its limits."""
+        """Reads data, as long as the head of the request is within its limits, and so is what is around the chunks of its body."""
         if self._ending or self.transport.is_closing():
             return
         if self._idle and not self._receiving:
             self._receiving = True
             self._end_within(HEAD_S)
         self._unset_keepalive_if_required()
+        self._framing_bytes += len(data)
         self._parse(data)
-        if not self._in_head:
-            self._head_bytes = 0
-            return
-        self._head_bytes += len(data)
-        if self._head_bytes > HEAD_BYTES_MAX and not self._ending:
+        if not (self._in_head or self._in_body):
+            self._framing_bytes = 0
+        elif self._framing_bytes > HEAD_BYTES_MAX and not self._ending:
             self._refuse(HEAD_TOO_LARGE)
 
     def _parse(self, data: bytes) -> None:
@@ -236,13 +236,23 @@ class Connection(HttpToolsProtocol):
         self._in_head = True
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keeps a header of the head. Those behind a body in chunks are dropped: they come too late to say who sends the request, and what it is."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Handles a part of the body."""
+        self._framing_bytes = 0
+        super().on_body(body)
+
     def on_headers_complete(self) -> None:
         """Handles the end of the head: the request is answered from now on. The app limits how long its body may take.
 
         Raises:
             _Refused: two servers could read the request in two ways, or it is none for this one.
         """
-        self._in_head = False
+        self._in_head, self._framing_bytes = False, 0
         self._check_head()
         if self.parser.should_upgrade():
             return
