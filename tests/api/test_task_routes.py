@@ -80,6 +80,9 @@ async def test_a_key_leases_tasks_of_its_queues_and_tenant_alone(served: Served)
     _ = await served.app.start(drawing, "a cat")
     refused = await served.ask("/api/tasks/lease", {"worker": "ada", "queues": ["images", "mails"]})
     assert (refused.status, refused.json["error"]["type"]) == (403, "not_served") and "mails" in refused.json["error"]["message"]
+    for queues in (["images", "mails"], ["mails"]):
+        refused = await served.ask("/api/tasks/lease", {"worker": "ada", "queues": queues})
+        assert refused.json["error"]["next"] == "ask for images"
     stranger = Caller("others", "key:s", frozenset({"operator"}))
     assert await served.lease(caller=stranger, queues=["images"], wait_s=0) == []
     (task,) = await served.lease(caller=ANY_QUEUE, queues=["images"])

@@ -517,7 +517,7 @@ class SchemaReference(dict[str, Any]):
             names = names_of(field)
             for name in names:
                 properties[name] = field.form.schema if len(names) == 1 else {"type": "string"} if field.form is KEY else {"type": ["string", "null"]}
-                required += [name] if field.default is msgspec.NODEFAULT else []
+                required += [name] if field.default is msgspec.NODEFAULT and name not in required else []
         described = (self.kind.__doc__ or "").strip().partition("\n\n")[0]
         return {"type": "object", "description": " ".join(described.split()), "properties": properties, **({"required": required} if required else {})}
 

@@ -151,12 +151,13 @@ class TaskApp:
         if self.broker.queues is None and request.queues is None and asked.grant.queues is None:
             raise TaskRequestRefused(400, error_codes.HTTP_BAD_REQUEST, "the request names no queues", 'name them: {"queues": ["images"]}')
         if others or not queues:
-            there = ", ".join(sorted(queues)) or "none"
+            mine, _ = allowed_queues(None, self.broker.queues, asked.grant)
+            there = ", ".join(sorted(queues or mine))
             raise TaskRequestRefused(
                 403,
                 error_codes.HTTP_NOT_SERVED,
                 f"tasks of {', '.join(sorted(others)) or 'no queue'} are not available to this worker here",
-                f"ask for {there}",
+                f"ask for {there}" if there else "use a key or a token for queues that are leased here",
             )
         if self.broker.queues is None:
             self.broker.serve(queues)
