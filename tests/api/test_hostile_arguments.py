@@ -100,6 +100,15 @@ async def test_a_host_or_origin_that_is_none_is_refused(store: MemoryStore, host
     await access.aclose()
 
 
+@pytest.mark.parametrize("name", ["forwarded", "x_forwarded_for", "x_forwarded_host", "x_forwarded_proto", "x_forwarded_port", "x_forwarded_prefix"])
+async def test_a_request_that_a_proxy_has_forwarded_is_refused_on_this_machine(store: MemoryStore, name: str) -> None:
+    access = StoreAccess(store)
+    api = Api(ApiApp(access, LoopbackAccess("a token")))
+    answer = await api("GET", "/api/executions", authorization="Bearer a token", **{name: "x"})
+    assert (answer.status, answer.json["code"]) == (403, "forwarded")
+    await access.aclose()
+
+
 async def test_a_start_of_a_version_needs_no_workflow(store: MemoryStore) -> None:
     access = StoreAccess(store)
     api = Api(ApiApp(access, lambda request: api.authenticate(request), secret=b"a secret of the tests"))

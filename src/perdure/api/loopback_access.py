@@ -20,7 +20,8 @@ from perdure.service.callers import LOCAL, Caller
 DEV_FILE = Path(".perdure/dev.json")
 """Where `perdure dev` keeps its URL and token, in the directory in which it was started."""
 
-FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto")
+FORWARDED = ("forwarded", "x-forwarded-")
+"""How the names of headers begin that proxies add."""
 
 
 class LoopbackAccess:
@@ -36,7 +37,7 @@ class LoopbackAccess:
             Unauthenticated: the token is missing or wrong.
             Refusal: the request is not for this machine, or comes from elsewhere.
         """
-        if not request.headers.keys().isdisjoint(FORWARDED) and any(map(request.header, FORWARDED)):
+        if any(name.startswith(FORWARDED) and value for name, value in request.headers.items()):
             raise Refusal(403, "forwarded", "this server is for one machine, and the request came through a proxy", "run perdure serve behind a proxy")
         if not _names_this_machine(request.header("host")):
             raise Refusal(403, "wrong_host", "this server answers only requests for a host name of this machine", "use http://127.0.0.1:PORT")
