@@ -19,7 +19,9 @@ from perdure.core.errors import (
     ExecutionFailed,
     HasEnded,
     InputDiffers,
+    NotAwaited,
     NotFound,
+    PatchRefused,
     PerdureError,
     ProposalRefused,
     RequestUnderWay,
@@ -27,6 +29,7 @@ from perdure.core.errors import (
     StaleRecord,
     StoreUnavailable,
     Timeout,
+    UnknownWorkflow,
     WrongVerb,
 )
 from perdure.core.paths import Key
@@ -100,6 +103,32 @@ async def test_errors_are_of_their_classes_with_their_attributes(client: AsyncCl
         await client.find("nothing of that name")
     with pytest.raises(BadValue):
         await client.dead_letters.groups(fingerprint="none")
+
+
+@pytest.mark.parametrize("steps", [2, 1_000])
+async def test_a_refused_definition_has_its_findings(client: AsyncClient, steps: int) -> None:
+    document = "perdure: 1\nname: invoice\nsteps:\n" + "".join(f"  - {{id: s{number}, nosuch: 1}}\n" for number in range(steps))
+    with pytest.raises(BadDefinition) as refused:
+        await client.catalog.create(document)
+    findings = refused.value.findings
+    assert [one.line for one in findings if one.code == "unknown_field"] == list(range(4, 4 + min(steps, 100)))
+    assert str(refused.value) == "\n".join(map(str, findings))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownWorkflow("nosuch", ["order"]),
+        NotAwaited(["step", "sleep"]),
+        Ambiguous("o1", [Key("default", "calc", "o1"), Key("default", "greet", "o1")], False),
+        PatchRefused(Key("default", "calc", "o1"), ["ask has begun"]),
+        BadValue("input", [1, [2]], "a number"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_an_error_arrives_with_the_attributes_that_it_was_raised_with(error: PerdureError) -> None:
+    arrived = wire_codec.decode_error(wire_codec.encode_error(error))
+    assert (type(arrived), str(arrived), vars(arrived)) == (type(error), str(error), vars(error))
 
 
 async def test_a_proposal_is_made_tried_reviewed_and_applied(client: AsyncClient) -> None:

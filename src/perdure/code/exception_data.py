@@ -96,10 +96,11 @@ def _frames(error: BaseException) -> str:
     return safe_text(lambda: "".join(StackSummary.extract(walk_tb(error.__traceback__), limit=-FRAMES_MAX).format()), "")
 
 
-def encode_exception(error: BaseException, classes: Sequence[type[Exception]]) -> bytes | None:
-    """Encodes the data of an exception of one of these classes or their subclasses; None for any other, or if its arguments can't be encoded.
+def encode_exception(error: BaseException, classes: Sequence[type[Exception]], *, bytes_max: int | None = limits.ERROR_DATA_BYTES_MAX) -> bytes | None:
+    """Encodes the data of an exception of one of these classes or their subclasses.
 
-    Attributes that can't be encoded are left out.
+    Attributes that can't be encoded are left out. None for an exception of any other class, if its arguments can't be encoded, or if the data is longer
+    than `bytes_max`.
     """
     try:
         declared = next((kind for kind in classes if isinstance(error, kind)), None)
@@ -110,7 +111,7 @@ def encode_exception(error: BaseException, classes: Sequence[type[Exception]]) -
         raw = values.encode(ExceptionData(list(args), kept, error_code(declared)), "the arguments of an error")
     except BaseException:  # the user's exception class may raise anything here; the error is then stored without its data
         return None
-    return raw if len(raw) <= limits.ERROR_DATA_BYTES_MAX else None
+    return raw if bytes_max is None or len(raw) <= bytes_max else None
 
 
 def _is_plain(value: Any) -> bool:

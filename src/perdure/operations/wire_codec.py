@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from perdure.code.exception_data import encode_exception, error_info, rebuild_exception
-from perdure.core.errors import ErrorInfo, PerdureError
+from perdure.core.errors import BadDefinition, ErrorInfo, PerdureError
 from perdure.core.paths import Key
 from perdure.core.values import dump_model
+from perdure.definitions.format.definition_findings import DefinitionFinding
 from perdure.operations.operation_table import FILLED_IN, NO_DEFAULT, Operation
 
 MEDIA_TYPE = "application/vnd.perdure+msgpack"
@@ -21,6 +22,10 @@ FRAMES = "application/vnd.perdure+msgpack-frames"
 0 is a heartbeat.
 """
 HEARTBEAT = b"\0\0\0\0"
+
+
+TUPLES = frozenset(("candidates", "diff", "findings", "known", "paths", "present", "why"))
+"""The attributes of errors that are tuples, where they are no text."""
 
 
 class SentError(msgspec.Struct, frozen=True):
@@ -44,7 +49,7 @@ _decode_error = msgspec.msgpack.Decoder(SentError).decode
 
 
 def _error_data(error: BaseException) -> ErrorInfo:
-    info = error_info(error, data=encode_exception(error, (PerdureError,)))
+    info = error_info(error, data=encode_exception(error, (PerdureError,), bytes_max=None))
     return ErrorInfo(info.type, info.message, "", info.data)
 
 
@@ -53,12 +58,14 @@ def error_of(info: ErrorInfo) -> PerdureError:
     found = rebuild_exception(info, (PerdureError,))
     if not isinstance(found, PerdureError):
         return PerdureError(info.message)
+    if isinstance(found, BadDefinition):
+        found.findings = msgspec.convert(found.findings, tuple[DefinitionFinding, ...])
     for name, value in vars(found).items():
         if name == "key" and _is_key(value):
             found.key = Key(*value)  # type: ignore[attr-defined]  # it was just found
         elif name == "error" and isinstance(value, dict):
             found.error = msgspec.convert(value, ErrorInfo)  # type: ignore[attr-defined]  # the same
-        elif name in ("candidates", "present") and isinstance(value, list | tuple):
+        elif name in TUPLES and isinstance(value, list | tuple):
             setattr(found, name, tuple(Key(*one) if _is_key(one) else one for one in value))
     return found
 
