@@ -24,6 +24,9 @@ TEXT_CHARACTERS_MAX = 16_384
 DEPTH_MAX, ITEMS_MAX = 5, 100
 """How deep, and how far, the data of a record is written."""
 
+INTEGER_END = 10**640
+"""Larger integers are written as text, in hexadecimal: Python refuses to write the digits of very large ones, as `sys.set_int_max_str_digits` says."""
+
 _OF_LOGGING = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
 _OF_MASKED = frozenset(("error_type", "error_message"))
 
@@ -98,14 +101,20 @@ def _exception(record: logging.LogRecord) -> dict[str, str] | None:
 def _plain(value: Any, mask: Mask = NO_MASK, depth: int = 0) -> Any:
     """Returns a value as data for JSON, masked and bounded."""
     match value:
-        case None | bool() | int():
+        case None | bool():
             return value
+        case int():
+            return value if abs(value) < INTEGER_END else hex(value)
         case float():
             return value if isfinite(value) else repr(value)
         case str():
             return mask.text(shorten_text(value, TEXT_CHARACTERS_MAX, mask.cut))
         case dict() if depth < DEPTH_MAX:
-            return {_plain(str(name), mask): _plain(one, mask, depth + 1) for name, one in list(value.items())[:ITEMS_MAX]}
+            return {_plain(_text(name), mask): _plain(one, mask, depth + 1) for name, one in list(dict.items(value))[:ITEMS_MAX]}
         case list() | tuple() if depth < DEPTH_MAX and not isinstance(value, Key):
             return [_plain(one, mask, depth + 1) for one in value[:ITEMS_MAX]]
-    return _plain(safe_text(lambda: str(value), f"({type(value).__name__})"), mask)
+    return _plain(_text(value), mask)
+
+
+def _text(value: Any) -> str:
+    return safe_text(lambda: str(value), f"({type(value).__name__})")
