@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import jsonschema_rs
 import pytest
 
 from perdure.api.json_forms import form_of
@@ -203,6 +204,11 @@ async def test_events_are_paged_and_streamed_from_where_a_reader_was(api: Api) -
     streamed = (await api("GET", "/api/executions/calc/e/events", accept="text/event-stream", last_event_id="4")).body.decode()
     assert [line for line in streamed.splitlines() if line.startswith("id: ")] == ["id: 5", "id: 6"]
     assert "event: execution.completed" in streamed
+
+
+async def test_the_schemas_of_the_document_are_valid(api: Api) -> None:
+    document = (await api("GET", "/openapi.json")).json
+    jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": document["components"]["schemas"]})
 
 
 async def test_the_document_describes_every_route_and_refers_only_to_what_it_has(api: Api) -> None:
