@@ -27,6 +27,7 @@ from perdure.core.errors import (
     RequestUnderWay,
     StaleProposal,
     StaleRecord,
+    StoreError,
     StoreUnavailable,
     Timeout,
     UnknownWorkflow,
@@ -437,6 +438,30 @@ async def test_a_wait_for_a_result_warns_of_what_the_execution_lacks(monkeypatch
     access = HttpAccess("http://server", transport=httpx2.MockTransport(lambda _: httpx2.Response(200, content=wire_codec.encode(next(answers)))))
     assert await access.result(ONE) == NOTHING
     assert [one.getMessage() for one in caplog.records if one.name == "perdure.remote"] == [f"waiting for the result of {ONE}: it is paused; resume it"]
+
+
+@pytest.mark.parametrize("token", ["prd_ü", "prd_1\n"])
+def test_a_token_that_no_header_can_have_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(BadValue, match="a key of the server") as refused:
+        HttpAccess("http://host", token)
+    assert token not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx2.Response(301, headers={"location": "https://host/"}), "redirects to https://host/"),
+        (httpx2.Response(200, text="<html></html>"), "is no server of Perdure"),
+        (httpx2.Response(502, text="bad gateway"), "answered 502: bad gateway"),
+    ],
+    ids=["redirect", "page", "gateway"],
+)
+async def test_what_is_no_server_of_perdure_is_said_to_be_none(answer: httpx2.Response, said: str) -> None:
+    access = HttpAccess("http://host", transport=httpx2.MockTransport(lambda _: httpx2.Response(answer.status_code, headers=answer.headers, text=answer.text)))
+    with pytest.raises(StoreError, match=said):
+        await access.call(on_executions.summary, ONE)
+    with pytest.raises(StoreError, match=said):
+        _ = [one async for one in access.stream(on_executions.events, ONE)]
 
 
 class BreakingStream(httpx2.AsyncByteStream):

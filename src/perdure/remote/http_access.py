@@ -67,6 +67,8 @@ class HttpAccess:
             raise MissingExtra("a client of a server", "httpx2", "http") from None
         if not is_http_url(url) or (parts := urlsplit(url)).query or parts.fragment:
             raise BadValue("client URL", url, "the URL of a server, such as https://perdure.example.com")
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise BadValue("token", "***", "a key of the server: it has a character that no key has")
         self._httpx, self.url = httpx2, url.rstrip("/")
         headers = {"accept": wire_codec.MEDIA_TYPE, "content-type": wire_codec.MEDIA_TYPE, **({"authorization": f"Bearer {token}"} if token else {})}
         limit = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
@@ -87,7 +89,11 @@ class HttpAccess:
         """Performs an operation on the server. See `ServiceAccess`."""
         known = _known(operation)
         given = known.bound(*args, **kwargs)
-        result: T = wire_codec.decode_result(known, await self._send(known, given))
+        answer = await self._send(known, given)
+        try:
+            result: T = wire_codec.decode_result(known, answer)
+        except msgspec.MsgspecError as error:
+            raise self._no_server(error) from error
         return result
 
     async def stream(
@@ -109,6 +115,8 @@ class HttpAccess:
                     given["after"] = number - 1  # several things may have one number: those that were yielded are skipped
                     yield one
                 return
+            except msgspec.MsgspecError as error:
+                raise self._no_server(error) from error
             except (self._httpx.TransportError, StoreUnavailable) as error:
                 if time.monotonic() - began_s > RETRY_S:
                     raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
@@ -143,7 +151,7 @@ class HttpAccess:
                 if is_late:
                     raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
             else:
-                if answer.status_code < 400:
+                if answer.is_success:
                     found: bytes = answer.content
                     return found
                 refused = self._error(answer)
@@ -160,9 +168,11 @@ class HttpAccess:
         limit = self._httpx.Timeout(None, connect=CONNECT_S)
         content, headers, reader = wire_codec.encode(given), {"accept": wire_codec.FRAMES, **_trace_headers()}, wire_codec.FrameReader(operation)
         async with self._client.stream("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=limit) as answer:
-            if answer.status_code >= 400:
+            if not answer.is_success:
                 await answer.aread()
                 raise self._error(answer)
+            if answer.headers.get("content-type", wire_codec.FRAMES) != wire_codec.FRAMES:
+                raise self._no_server(f"a stream of {answer.headers['content-type']}")
             async for part in answer.aiter_bytes():
                 for one in reader.read(part):
                     yield one
@@ -173,11 +183,18 @@ class HttpAccess:
             return wire_codec.decode_error(answer.content)
         except msgspec.MsgspecError:
             pass
+        if answer.is_redirect:
+            return StoreError(
+                f"the server {self.url} redirects to {answer.headers.get('location')}. Give the client the URL at which the server itself answers"
+            )
         try:
             said = str(msgspec.json.decode(answer.content)["detail"])
         except (msgspec.MsgspecError, KeyError, TypeError):
             said = answer.text[:200]
         return StoreError(f"the server {self.url} answered {answer.status_code}: {said}")
+
+    def _no_server(self, error: object) -> StoreError:
+        return StoreError(f"what answers at {self.url} is no server of Perdure, or one of another version: {error}. Check the URL, and its path behind a proxy")
 
 
 def _known(function: Any) -> Operation:
