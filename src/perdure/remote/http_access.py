@@ -57,7 +57,7 @@ class HttpAccess:
 
     Raises:
         MissingExtra: httpx2 is not installed.
-        BadValue: the URL is not one of a server.
+        BadValue: the URL is not one of a server, or the token has a character that no key has.
     """
 
     def __init__(self, url: str, token: str | None = None, *, transport: Any = None) -> None:
