@@ -181,9 +181,10 @@ class AsyncClient:
 
         Options are given by `with_`, never among the arguments: ``client.start(order.with_(id="o1", delay="1h"), "o1", 500)``.
 
-        If an execution of this `id` exists, it is returned (`created` is False), whatever its input; with `strict`, another input is an error. The
-        `deadline` is counted from the beginning; after `ttl` the execution no longer begins. A workflow object pins its own version, a name the version of
-        the engine. In a `queue` (a name, or a `Queue`) the execution begins within the limits of the queue, when its `lane` is served, by `priority`.
+        If an execution of this `id` exists, it is returned (`created` is False), whatever its input; with `strict`, another input is an error, and so is a
+        document, version or range of another definition. The `deadline` is counted from the beginning; after `ttl` the execution no longer begins. A workflow
+        object pins its own version, a name the version of the engine. In a `queue` (a name, or a `Queue`) the execution begins within the limits of the queue,
+        when its `lane` is served, by `priority`.
 
         `attributes` make the execution searchable: up to 32 by name, each a str, int, float, bool, or datetime with its zone (see `Context.set_attributes`).
         They are stored unencrypted, even where payloads are encrypted.
@@ -198,7 +199,7 @@ class AsyncClient:
         Raises:
             BadValue: the arguments do not fit the workflow, or the connection has no transaction on this database.
             WrongVerb: an option has no effect here, or is passed among the arguments.
-            InputDiffers: `strict`, and the execution was started with another input.
+            InputDiffers: `strict`, and the execution was started with another input or definition.
         """
         return await self._start("client.start", workflow, args, kwargs)
 
@@ -755,6 +756,7 @@ class AsyncSelection:
 
         Raises:
             BadValue: the selection consists of keys, or is ordered by an attribute.
+            InputDiffers: the bulk execution of this `id` exists with another order.
         """
         given: dict[str, Any] = {"reason": reason, "undo": undo, "from_step": from_step, "bulk_id": uuid4().hex if id is None else id}
         given["edits"] = {name: values.encode(value, f"the argument {name}") for name, value in edits.items()} if edits else None

@@ -126,6 +126,7 @@ class Selection:
 
         Raises:
             BadValue: the selection consists of keys, or is ordered by an attribute.
+            InputDiffers: the bulk execution of this `id` exists with another order.
         """
         return Handle(self._thread, self._thread.call(self._inner.begin(action, reason, id=id, undo=undo, from_step=from_step, edits=edits, version=version)))
 

@@ -75,6 +75,17 @@ async def test_the_key_of_a_start_is_its_id_and_names_one_input(api: Api) -> Non
     assert [one.status for one in answers] == [201, 200, 422] and answers[2].json["code"] == "idempotency_key_reused"
 
 
+async def test_the_key_of_a_start_names_one_definition(api: Api) -> None:
+    other = {**DOCUMENT, "vars": {"n": 1}}
+    answers = [await api("POST", "/api/inline-executions", {"document": one}, idempotency_key="k1") for one in (DOCUMENT, DOCUMENT, other)]
+    assert [one.status for one in answers] == [201, 200, 422] and answers[2].json["code"] == "idempotency_key_reused"
+    await api("POST", "/api/workflows", {"document": DOCUMENT})
+    start, said = "/api/workflow-versions/invoice@{}/executions", {"idempotency_key": "k2"}
+    assert (await api("POST", start.format("^1"), {}, **said)).status == 201
+    await api("PUT", "/api/workflows/invoice", {"document": other, "part": "major"})
+    assert [(await api("POST", start.format(one), {}, **said)).status for one in ("^1", "1.0.0", ">=1", "2.0.0", "^2")] == [200, 200, 200, 422, 422]
+
+
 async def test_an_invalid_key_is_refused(api: Api) -> None:
     answer = await api("POST", "/api/workflows", {"document": DOCUMENT}, idempotency_key="a b")
     assert (answer.status, answer.json["where"]) == (422, "Idempotency-Key")

@@ -81,7 +81,7 @@ ENTRIES: dict[str, tuple[str, str]] = {
     ),
     "Ambiguous": ("An id, or the beginning of one, fits several executions.", "Say which by `workflow/id`; `candidates` has the newest."),
     "InputDiffers": (
-        "A start with `strict=True` met an execution of the same id with another input.",
+        "A start with `strict=True` met an execution of the same id with another input or definition, or one of many executions an id whose order is another.",
         "Choose another id, or drop `strict` to be given the first.",
     ),
     "TooManyActive": (

@@ -242,6 +242,9 @@ async def test_a_document_is_started_without_the_catalog(client: AsyncClient) ->
     assert await client.run(client.document(document, workflow="mine").with_(id="2"), cents=6) == {"cents": 6}
     part = client.document("{perdure: 1, name: part, order: listed, steps: [{id: a, set: {n: 1}}, {id: b, fail: {message: no}}]}", until="a")
     assert await client.run(part.with_(id="3")) == {"n": 1}
+    assert not (await client.start(once.with_(id="1", strict=True), cents=5)).created
+    with pytest.raises(InputDiffers, match="another definition"):
+        await client.start(client.document(document.replace("done", "other")).with_(id="1", strict=True), cents=5)
     assert (await client.get("2")).key.workflow == "mine" and (await first.record()).is_inline_execution
     with pytest.raises(BadDefinition):
         await client.start(client.document("perdure: 1\nname: x\nsteps: [{id: a, nothing: 1}]"))

@@ -8,14 +8,16 @@ import pytest
 
 from perdure import Context, step, workflow
 from perdure.core import values
-from perdure.core.errors import BadDefinition, BadValue, DefinitionDisabled, NotFound
+from perdure.core.errors import BadDefinition, BadValue, DefinitionDisabled, InputDiffers, NotFound
 from perdure.core.paths import Key
-from perdure.service import catalog, definition_views, queries
+from perdure.operations import on_catalog
+from perdure.service import catalog, definition_views, queries, retention
 from perdure.service.catalog_changes import DefinitionFields
 from perdure.service.definition_starts import catalog_start, inline_start
 from perdure.service.execution_operations import StartRequest, start_execution
 from perdure.service.store_access import StoreAccess
 from perdure.service.verification import verify_executions
+from perdure.stores.protocol import HeadFilter
 from perdure.sync_client import AsyncClient
 from tests.runtime.cluster import Cluster
 from tests.service.catalog_documents import ADA, document
@@ -240,3 +242,52 @@ async def test_a_document_runs_up_to_a_step(c: Cluster, client: AsyncClient) -> 
     assert await result_of(access, key) == {"n": 1}
     with pytest.raises(BadValue, match="until"):
         await inline_start(access, wanted(), given, until="c")
+
+
+NAPS = b"{perdure: 1, name: invoice, input: {cents: {type: integer}}, steps: [{id: nap, sleep: 1h}]}"
+HAS_A_DEFAULT = b"{perdure: 1, name: invoice, input: {cents: {type: integer}, tax: {type: integer, default: 7}}, steps: [{id: note, set: {n: 1}}]}"
+TAKES_MORE = b"{perdure: 1, name: invoice, input: {cents: {type: integer}, tax: {type: integer}}, steps: [{id: note, set: {n: 1}}]}"
+
+
+@pytest.mark.parametrize("moment", ["before an engine", "while it runs", "after its end", "after its removal"])
+def test_a_strict_start_of_another_version_is_an_error_and_by_the_same_reference_none(moment: str) -> None:
+    @virtually
+    async def world(c: Cluster, _: AsyncClient) -> None:
+        access = StoreAccess(c.store)
+        if moment != "before an engine":
+            _ = await c.engine(*host())
+
+        async def is_new(reference: str) -> bool:
+            return (await on_catalog.start(access, msgspec.structs.replace(wanted(cents=5), strict=True), reference)).created
+
+        first = await catalog.create_definition(access, T, NAPS, ADA)
+        assert await is_new("invoice")
+        await asyncio.sleep(7200 if moment.startswith("after") else 1)
+        if moment == "after its removal":
+            assert len(await retention.prune_heads(c.store, await c.store.heads(HeadFilter(limit=5)))) == 1
+        second = await catalog.update_definition(access, T, "invoice", ADA, HAS_A_DEFAULT, part="major")
+        for other in ("invoice@2.0.0", "invoice@2", "invoice@>1 <3", f"invoice@{second.hash}"):
+            with pytest.raises(InputDiffers, match=f"{T}/invoice/1 was started with another (definition|input). Use a new id"):
+                _ = await is_new(other)
+        _ = await catalog.update_definition(access, T, "invoice", ADA, TAKES_MORE, part="major")
+        _ = await catalog.move_tag(access, T, "invoice", "production", ADA)
+        for same in ("invoice", "invoice:production", "invoice@1.0.0", "invoice@^1", "invoice@>=1", f"invoice@{first.hash}"):
+            assert not await is_new(same), same
+
+    world()
+
+
+@virtually
+async def test_a_strict_start_of_another_document_is_an_error(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+
+    async def is_new(text: bytes, until: str = "") -> bool:
+        return (await on_catalog.start_document(access, msgspec.structs.replace(wanted(), strict=True), text, until=until)).created
+
+    assert [await is_new(document(1)), await is_new(document(1)), await is_new(b"# the same\n" + document(1))] == [True, False, False]
+    for other in ((document(2),), (document(1), "note")):
+        with pytest.raises(InputDiffers, match="another definition"):
+            _ = await is_new(*other)
+    _ = await catalog.create_definition(access, T, document(1), ADA)
+    with pytest.raises(InputDiffers, match="another definition"):
+        _ = await on_catalog.start(access, msgspec.structs.replace(wanted(), strict=True), "invoice@^1")

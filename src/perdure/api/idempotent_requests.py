@@ -53,7 +53,7 @@ def replayed_answer(kept: KeptAnswer) -> ApiAnswer:
 
 
 async def expect_same_start(access: StoreAccess, operation: Operation, request: ApiRequest, arguments: dict[str, Any]) -> None:
-    """Checks that an execution which a start has found by its idempotency key began with the same input.
+    """Checks that an execution which a start has found by its idempotency key began with the same input and definition.
 
     Raises:
         IdempotencyKeyReused: it began with another one.

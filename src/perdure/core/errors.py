@@ -283,12 +283,12 @@ class Ambiguous(ProgrammingError):
 
 
 class InputDiffers(ProgrammingError):
-    """A strict start of an execution that exists with another input."""
+    """A strict start of an execution that exists with another input, or with `other`: another definition, or another order."""
 
     code = "input_differs"
 
-    def __init__(self, key: object) -> None:
-        super().__init__(f"the execution {key} was started with another input. Use a new id, or leave strict=True out to get the existing execution")
+    def __init__(self, key: object, other: str = "input", remedy: str = "Use a new id, or leave strict=True out to get the existing execution") -> None:
+        super().__init__(f"the execution {key} was started with another {other}. {remedy}")
         self.key = key
 
 

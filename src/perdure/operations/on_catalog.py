@@ -379,7 +379,7 @@ async def start(access: StoreAccess, request: StartRequest, reference: str, auth
         NotFound, Ambiguous: the reference names no version, or several.
         BadDefinition: it calls something that is neither in the catalog nor a workflow of an engine; the error has all findings.
         BadValue, BadName: the text is no reference, the definition does not take the input, it calls too much, or an option is not valid.
-        InputDiffers: the start is strict, and an execution exists with another input.
+        InputDiffers: the start is strict, and an execution exists with another input or another definition.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
     found = await definition_starts.catalog_start(access, execution_operations.initiated_by(request, author), reference)
@@ -396,7 +396,7 @@ async def start_document(access: StoreAccess, request: StartRequest, document: J
         BadDefinition: the document is not valid, or calls something that is not there; the error has all findings.
         BadName: no workflow can be made of its name.
         BadValue: the definition does not take the input or has no such step, it calls too much, or an option is not valid.
-        InputDiffers: the start is strict, and an execution exists with another input.
+        InputDiffers: the start is strict, and an execution exists with another input or another definition.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
     found = await definition_starts.inline_start(access, execution_operations.initiated_by(request, author), document, until)

@@ -25,7 +25,15 @@ from perdure.code.declared_queues import Queue
 from perdure.code.message_validation import rejection_of, validators_of
 from perdure.core import compaction, log_format, messages, values
 from perdure.core import events as e
-from perdure.core.attributes import Attributes, checked_attribute_changes, index_attributes, indexed_attribute_values, merge_attributes
+from perdure.core.attributes import (
+    Attributes,
+    ShownAttributes,
+    attribute_values,
+    checked_attribute_changes,
+    index_attributes,
+    indexed_attribute_values,
+    merge_attributes,
+)
 from perdure.core.carried import Carried
 from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
 from perdure.core.errors import BadValue, HasEnded, InputDiffers, MessageRejected, NotFound, TooManyActive, Undecodable, WrongVerb
@@ -95,12 +103,15 @@ def initiated_by(wanted: StartRequest, initiator: str) -> StartRequest:
 class HostedStart(msgspec.Struct, frozen=True):
     """The part of a start that the catalog decides on: the `program` by which engines claim it, and the definitions that it may call, with their bytes by hash.
 
+    `may_mean` says of an execution that exists, by the attributes with which it began, whether the request can mean its definition.
+
     It is no part of a request, because a caller must not choose it.
     """
 
     program: str = ""
     calls: PinnedCalls = ()
     blobs: Mapping[str, bytes] = {}
+    may_mean: Callable[[ShownAttributes], bool] = lambda _: True
 
 
 NOT_HOSTED = HostedStart()
@@ -116,7 +127,7 @@ async def start_execution(access: StoreAccess, wanted: StartRequest, hosted: Hos
     """Starts an execution unless one of this key exists; returns its key and whether it was created. `hosted` is given for definitions of the catalog.
 
     Raises:
-        InputDiffers: the start is strict, and one exists with another input.
+        InputDiffers: the start is strict, and one exists with another input or another definition.
         TooManyActive: none exists, and the admission does not allow another one now.
     """
     if wanted.admission is not None and wanted.debounce_s is not None:
@@ -171,8 +182,8 @@ async def _post_start(access: StoreAccess, wanted: StartRequest, hosted: HostedS
         if isinstance(answer, Refused):
             raise refused_start(key, answer)
         created = isinstance(answer, Committed) and key in answer.created
-    if wanted.strict and not created and not await _has_input(access, key, values.offload_if_large(wanted.input, {})):
-        raise InputDiffers(key)
+    if wanted.strict and not created:
+        await _expect_same(access, key, values.offload_if_large(wanted.input, {}), hosted)
     return created
 
 
@@ -200,17 +211,31 @@ def refused_start(key: Key, answer: Refused) -> TooManyActive:
     return TooManyActive(key, name, indexed_attribute_values(((name, value),))[name], most)
 
 
-async def _has_input(access: StoreAccess, key: Key, given: Value) -> bool:
-    """Whether an execution was started with this input, or will be. One that ended before it began matches any input."""
+async def _expect_same(access: StoreAccess, key: Key, given: Value, hosted: HostedStart) -> None:
+    """Checks that an execution was started with this input and with what the request names, or will be. One that ended before it began matches any input."""
+    began = await _beginning(access, key)
+    match began:
+        case None:
+            return
+        case e.RemovedEvent(input=digest):
+            is_same = digest in (b"", compaction.value_digest(given))
+        case _:
+            is_same = began.input == given
+    if not is_same:
+        raise InputDiffers(key)
+    if not hosted.may_mean(attribute_values(began.attributes)):
+        raise InputDiffers(key, "definition")
+
+
+async def _beginning(access: StoreAccess, key: Key) -> e.RemovedEvent | e.StartedEvent | messages.StartMessage | None:
+    """What says with what an execution began, or will begin; None of one that ended before."""
     found = await access.store.read(key)
     events = [] if found is None else log_format.decode_rows(found.payloads)
     for event in reversed(events):  # the removal, if there is one, is the last event
-        if isinstance(event, e.RemovedEvent):
-            return event.input in (b"", compaction.value_digest(given))
-        if isinstance(event, e.StartedEvent):
-            return event.input == given
+        if isinstance(event, e.RemovedEvent | e.StartedEvent):
+            return event
     begins = (messages.decode_message_or_task(queued.body) for queued in await access.store.messages(key))
-    return next((begin.input == given for begin in begins if isinstance(begin, messages.StartMessage)), True)
+    return next((begin for begin in begins if isinstance(begin, messages.StartMessage)), None)
 
 
 async def send_signal(
