@@ -11,7 +11,7 @@ import pytest
 
 from perdure import Context, Retry, Signal, Workflow, step, workflow
 from perdure.core import values
-from perdure.core.errors import BadValue, Forbidden
+from perdure.core.errors import BadValue, Forbidden, InputDiffers
 from perdure.core.operations import BULK_WORKFLOW
 from perdure.core.paths import Key
 from perdure.operations import on_execution_changes
@@ -243,3 +243,18 @@ async def test_what_is_wrong_is_refused_before_anything_starts(c: Cluster, clien
         with pytest.raises(error, match=text):
             await on_execution_changes.start_bulk(access, **{"caller": LOCAL, "which": JOBS, **given})
     assert await client.list(workflow=BULK_WORKFLOW) == []
+
+
+@virtually
+async def test_the_id_of_a_bulk_execution_names_one_order(c: Cluster, client: AsyncClient) -> None:
+    recent = client.select(workflow="job", since="1h")
+    first = await recent.begin("cancel", "sold out", id="b")
+    await asyncio.sleep(5)
+    assert first.created and not (await recent.begin("cancel", "sold out", id="b")).created, "an hour ago is another time now"
+    for other in (recent.begin("cancel", id="b"), recent.begin("pause", "sold out", id="b"), client.select(workflow="job").begin("cancel", "sold out", id="b")):
+        with pytest.raises(InputDiffers, match=r"perdure.bulk/b was started with another order. Use a new id for another order"):
+            await other
+    await c.engine(BULK)
+    await first.result()
+    with pytest.raises(InputDiffers):
+        await recent.begin("cancel", id="b")

@@ -11,7 +11,7 @@ from perdure.core.operations import Success
 from perdure.core.paths import Key
 from perdure.service import bulk_requests, definition_patches, execution_operations, reruns
 from perdure.service.bulk_requests import BulkFilter, BulkResult, BulkVerb
-from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkOrder, bulk_start, checked_order, count_selected
+from perdure.service.bulk_workflow import BulkAction, BulkCount, BulkOrder, bulk_start, checked_order, count_selected, expect_same_order
 from perdure.service.callers import Caller
 from perdure.service.change_plans import ChangePlan, PlannedCommand, PlannedVerb, plan_command
 from perdure.service.execution_operations import StartRequest
@@ -300,10 +300,11 @@ async def start_bulk(
 
     Its state ``progress`` counts what is done, failed and left; its stream has the failures; cancelling it stops it between two pieces. With `dry_run`, nothing
     is started, and the executions are counted. With `edits` of the input, or another `version` of the code, ``requeue`` starts new executions as it does for
-    one. `bulk_id` is the id of the bulk execution (default: a random one); one that exists is found.
+    one. `bulk_id` is the id of the bulk execution (default: a random one); one that exists with the same order is found.
 
     Raises:
         BadValue, BadName: the filter or the action is invalid.
+        InputDiffers: the bulk execution exists with another order.
         Forbidden: the action is ``prune``, and the caller is no admin.
     """
     if action == "prune":
@@ -313,4 +314,7 @@ async def start_bulk(
     if dry_run:
         return StartedBulk(count=await count_selected(access, order))
     request = bulk_start(which.tenant, bulk_id or uuid4().hex, order)
-    return StartedBulk(key=request.key, created=(await execution_operations.start_execution(access, request))[1])
+    key, created = await execution_operations.start_execution(access, request)
+    if not created:
+        await expect_same_order(access, key, which, order)
+    return StartedBulk(key=key, created=created)

@@ -9,7 +9,7 @@ Commands that end executions go over the list twice, roots first, so that a pare
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -17,13 +17,14 @@ from perdure.code.context import Context
 from perdure.code.declarations import CodeWorkflow, checked_name, step
 from perdure.code.step_environment import current_resources, step_info
 from perdure.core import messages, values
-from perdure.core.errors import BadValue, PerdureError, StoreMoved, StoreUnavailable
+from perdure.core.errors import BadValue, InputDiffers, PerdureError, StoreMoved, StoreUnavailable
 from perdure.core.operations import BULK_WORKFLOW
 from perdure.core.paths import Key
 from perdure.runtime.workflow_programs import encode_input
 from perdure.service import bulk_requests, dead_letter_groups, execution_requests, queries, retention
 from perdure.service.bulk_requests import NEWEST_FIRST, STATUSES_BY_OPERATION, BulkOperation, BulkResult, bulk_operation, make_requests
 from perdure.service.execution_operations import StartRequest
+from perdure.service.execution_records import read_input
 from perdure.service.execution_requests import ExecutionRequest
 from perdure.service.page_cursors import cursor_text, parse_cursor
 from perdure.service.queries import ExecutionFilter
@@ -177,6 +178,21 @@ async def count_selected(access: StoreAccess, order: BulkOrder) -> BulkCount:
 def bulk_start(tenant: str, id: str, order: BulkOrder) -> StartRequest:
     """The start of a bulk execution."""
     return StartRequest(key=Key(tenant, BULK_WORKFLOW, checked_name(id, "id")), input=encode_input(BULK_CODE, (order,), {}, "start"))
+
+
+async def expect_same_order(access: StoreAccess, key: Key, asked: ExecutionFilter, order: BulkOrder) -> None:
+    """Checks that a bulk execution which exists has an order that was made of the filter `asked`. A time before now is another one with each request.
+
+    Raises:
+        InputDiffers: it has another order.
+    """
+    raw = await read_input(access, key)
+    if raw is None:
+        return
+    (found,), _ = values.decode(raw, tuple[tuple[BulkOrder], dict[str, Any]], f"the input of {key}")
+    times = {name: getattr(found.which, name) for name in ("since", "failed_since") if isinstance(getattr(asked, name), int | float)}
+    if found != msgspec.structs.replace(order, which=msgspec.structs.replace(order.which, **times)):
+        raise InputDiffers(key, "order", "Use a new id for another order")
 
 
 # The workflow
