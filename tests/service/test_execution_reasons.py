@@ -205,3 +205,15 @@ async def test_a_full_queue_says_so(c: Cluster, client: AsyncClient) -> None:
     found = [(await handle.record()).reason for handle in handles]
     assert [(one.code, one.in_flight, one.limit) for one in found] == [("queue_full", 1, 1)] * 2
     assert found[1].text == "waits for slow in queue mail; queue mail is full: 1 of 1 in flight"
+
+
+@virtually
+async def test_a_name_that_only_the_catalog_has_is_said_to_be_started_by_reference(c: Cluster, client: AsyncClient) -> None:
+    await c.engine(mails)
+    await client.catalog.create("{perdure: 1, name: invoice, steps: [{id: note, set: {n: 1}}]}")
+    for name in ("invoice", "invoice@^1"):
+        found = (await (await client.start(client.workflow(name).with_(id=name))).record()).reason
+        assert found.text == f"no running engine knows {name}; it has not started; the catalog has invoice, which is started by reference"
+        assert f"POST /api/workflow-versions/{name}/executions" in found.remedy and f"client.definition('{name}')" in found.remedy
+    other = (await (await client.start("invoice@^7")).record()).reason
+    assert "catalog" not in other.text and "perdure worker" in other.remedy

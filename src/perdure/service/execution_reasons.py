@@ -13,14 +13,16 @@ import msgspec
 from perdure.code.approval_requests import ApprovalState
 from perdure.code.branches import branch_count
 from perdure.core import views
-from perdure.core.errors import ErrorInfo
+from perdure.core.errors import Ambiguous, BadValue, ErrorInfo, NotFound
 from perdure.core.execution import Execution
 from perdure.core.failure_causes import failure_cause
 from perdure.core.operation_state import PendingOperation
 from perdure.core.operations import APPROVAL_WORKFLOW, CallOperation, KeepOperation, ReceiveOperation, SleepOperation, SpawnOperation, operation_target
 from perdure.core.paths import UNDO, Key, Path, path_text
+from perdure.core.program import is_hosted
 from perdure.core.step_attempts import StepAttempt
 from perdure.runtime.holder import ProcessInfo
+from perdure.service.catalog_references import resolve_reference
 from perdure.service.missing_parts import START_ENGINE, live_processes, missing_engine, missing_worker
 from perdure.stores.protocol import Head, Store
 
@@ -261,6 +263,8 @@ async def present_reason(store: Store, head: Head, execution: Execution, attempt
     holders = await live_processes(store)
     if holders is not None:
         found = _with_processes(found, head, execution, holders)
+    if found.code == "engine" and execution.started is None and not is_hosted(head.program):
+        found = await _with_definition(found, store, head.key)
     return await _with_queue(found, store, head.key.tenant) if found.code == "queue" and found.queue else found
 
 
@@ -271,6 +275,17 @@ def _with_processes(found: ExecutionReason, head: Head, execution: Execution, ho
     if worker := missing_worker(head, execution, holders):
         return msgspec.structs.replace(found, code="worker", text=f"{found.text}; {worker}", remedy=f"Start a worker of queue {found.queue}")
     return found
+
+
+async def _with_definition(found: ExecutionReason, store: Store, key: Key) -> ExecutionReason:
+    """The reason with the definition that the name of the workflow means in the catalog: a start by a name alone means code, or a definition of an engine."""
+    try:
+        slug = (await resolve_reference(store, key.tenant, key.workflow)).definition.slug
+    except (NotFound, Ambiguous, BadValue):
+        return found
+    by = f"POST /api/workflow-versions/{key.workflow}/executions, perdure start, or client.definition({key.workflow!r})"
+    remedy = f"To run the definition {slug} of the catalog, start it by {by}, and cancel this execution. {found.remedy}"
+    return msgspec.structs.replace(found, text=f"{found.text}; the catalog has {slug}, which is started by reference", remedy=remedy)
 
 
 async def _with_queue(found: ExecutionReason, store: Store, tenant: str) -> ExecutionReason:
