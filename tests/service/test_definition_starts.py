@@ -291,3 +291,13 @@ async def test_a_strict_start_of_another_document_is_an_error(c: Cluster, client
     _ = await catalog.create_definition(access, T, document(1), ADA)
     with pytest.raises(InputDiffers, match="another definition"):
         _ = await on_catalog.start(access, msgspec.structs.replace(wanted(), strict=True), "invoice@^1")
+
+
+@virtually
+async def test_a_start_by_reference_names_no_other_workflow(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    created = await catalog.create_definition(access, T, document(), ADA)
+    for reference in ("invoice@^1", f"{created.id}@1.0.0"):
+        with pytest.raises(BadValue, match=r"/workflow: order is not invoice, which .* starts\. Leave workflow out"):
+            _ = await on_catalog.start(access, wanted(workflow="order"), reference)
+        assert (await on_catalog.start(access, wanted(reference, workflow="invoice"), reference)).key == Key(T, "invoice", reference)

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from perdure.code.declarations import checked_name
+from perdure.core.errors import BadValue
 from perdure.definitions.graph.shown_graph import ShownGraph
 from perdure.operations.on_execution_changes import StartedExecution
 from perdure.service import catalog, catalog_sync, definition_starts, execution_counts, execution_operations
@@ -21,7 +22,7 @@ from perdure.service.catalog import (
     VersionDiff,
 )
 from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
-from perdure.service.catalog_references import resolve_reference
+from perdure.service.catalog_references import parse_reference, resolve_reference
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
 from perdure.service.execution_counts import OutcomeCounts, RecentInput, WorkflowUse
 from perdure.service.execution_graphs import read_plan
@@ -383,6 +384,8 @@ async def start(access: StoreAccess, request: StartRequest, reference: str, auth
         TooManyActive: none exists, and the admission does not allow another one now.
     """
     found = await definition_starts.catalog_start(access, execution_operations.initiated_by(request, author), reference)
+    if (given := request.key.workflow) not in ("", parse_reference(reference).name, slug := found.request.key.workflow):
+        raise BadValue("/workflow", given, "left out", f"/workflow: {given} is not {slug}, which {reference} starts. Leave workflow out")
     return StartedExecution(*await execution_operations.start_execution(access, checked_start(found.request), found.hosted))
 
 
