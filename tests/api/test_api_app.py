@@ -243,3 +243,10 @@ async def test_a_process_whose_database_fails_is_not_ready(api: Api, monkeypatch
     answer = await api("GET", "/readyz")
     assert (answer.status, answer.json["code"]) == (503, kind.code)
     assert "the file was replaced" in answer.json["detail"]
+
+
+async def test_a_document_of_a_set_that_is_not_valid_is_named_by_its_place(api: Api) -> None:
+    good = {"perdure": 1, "name": "good", "steps": [{"id": "note", "set": {"n": 1}}]}
+    refused = await api("POST", "/api/workflows/sync-all", {"documents": [{"document": good}, {"document": {**good, "steps": []}}]})
+    assert (refused.status, refused.json["where"]) == (422, "/documents/1/document")
+    assert [one["pointer"] for one in refused.json["findings"]] == ["/documents/1/document/steps"]

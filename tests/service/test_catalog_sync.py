@@ -69,6 +69,8 @@ async def test_a_set_with_a_document_that_is_not_valid_changes_nothing_and_says_
     with pytest.raises(BadDefinition) as refused:
         await sync_all(access, T, documents, BEN, delete=True, expect=0)
     assert {str(one).split(":")[0] for one in refused.value.findings} == {"document 4 (bad)", "document 5 (worse)"}
+    assert refused.value.where == "/documents/3/document"
+    assert {one.pointer for one in refused.value.findings} == {"/documents/3/document/steps", "/documents/4/document"}
     with pytest.raises(BadValue, match="document 1 and document 4 have it"):
         await sync_all(access, T, [*three(), SyncDocument(document(2, "first"))], BEN, delete=True, expect=0)
     assert await slugs(access) == []

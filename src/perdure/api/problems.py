@@ -75,10 +75,8 @@ def _place_of(error: e.PerdureError) -> str:
             return error.where or error.what
         case e.BadName():
             return error.what
-        case e.Unencodable() | e.TooLarge() | e.BadExpression():
+        case e.Unencodable() | e.TooLarge() | e.BadExpression() | e.BadDefinition():
             return error.where
-        case e.BadDefinition():
-            return "/document"
         case e.ExportRefused():
             return "/raw"
     return ""

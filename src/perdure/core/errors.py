@@ -515,13 +515,14 @@ class ExportRefused(ProgrammingError):
 
 
 class BadDefinition(ProgrammingError):
-    """A definition, or a change of one, is not valid: `findings` lists every problem. Nothing was changed."""
+    """A definition, or a change of one, is not valid: `findings` lists every problem. Nothing was changed. `where` is the definition in the request."""
 
     code = "bad_definition"
+    where = "/document"
 
-    def __init__(self, findings: Sequence[Any]) -> None:
+    def __init__(self, findings: Sequence[Any], where: str = "/document") -> None:
         super().__init__("\n".join(str(finding) for finding in findings))
-        self.findings = tuple(findings)
+        self.findings, self.where = tuple(findings), where
 
 
 class BadExpression(ProgrammingError):

@@ -89,7 +89,7 @@ async def sync_all(
     Without `keep`, it is a dry run unless `delete` is true; then `expect` is the number of definitions that are to be deleted.
 
     Raises:
-        BadDefinition: a document is not valid; the error has the findings of all.
+        BadDefinition: a document is not valid; the error has the findings of all, each with a pointer into the set.
         BadValue: another number of definitions would be deleted, two documents have one slug, or there are too many.
         BadName: a slug or the author is not valid.
         DefinitionOwned: a file has one of the definitions that would change.
@@ -138,18 +138,20 @@ async def _read(one: SyncDocument) -> _ReadDocument:
 async def _read_all(documents: Sequence[SyncDocument]) -> dict[str, _ReadDocument]:
     if len(documents) > DOCUMENTS_MAX or sum(len(one.document) for one in documents) > SET_BYTES_MAX:
         raise BadValue("documents", f"{len(documents):,} documents", f"at most {DOCUMENTS_MAX:,}, of {SET_BYTES_MAX // 1024**2} MiB together")
-    found, names, findings = dict[str, _ReadDocument](), dict[str, str](), list[DefinitionFinding]()
+    found, names = dict[str, _ReadDocument](), dict[str, str]()
+    findings, wrong = list[DefinitionFinding](), list[str]()
     for number, one in enumerate(documents, 1):
         try:
             read = await _read(one)
         except BadDefinition as error:
             who = one.file or f"document {number}{f' ({one.slug})' if one.slug else ''}"
-            findings += [msgspec.structs.replace(finding, message=f"{who}: {finding.message}") for finding in error.findings]
+            wrong.append(where := f"/documents/{number - 1}/document")
+            findings += [msgspec.structs.replace(its, message=f"{who}: {its.message}", pointer=where + its.pointer) for its in error.findings]
             continue
         name = one.file or f"document {number}"
         if found.setdefault(read.slug, read) is not read:
             raise BadValue("documents", read.slug, f"the slug of one document: {names[read.slug]} and {name} have it, so give one of them another name or slug")
         names[read.slug] = name
     if findings:
-        raise BadDefinition(findings)
+        raise BadDefinition(findings, wrong[0])
     return found

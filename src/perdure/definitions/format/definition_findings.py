@@ -11,7 +11,8 @@ import msgspec
 
 
 class DefinitionFinding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A problem of a definition. `message` says where, what and what to do; `pointer` is a JSON pointer into the document.
+    """A problem of a definition. `message` says where, what and what to do; `pointer` is a JSON pointer into the document, or into
+    the set of documents that it came with.
 
     `line` and `column` count from 1, 0 where they are not known. `code` is stable. `suggestion` is a similar valid name; `fix` is a JSON Patch of the
     document, given only where it is safe to apply.
