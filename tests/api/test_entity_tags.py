@@ -146,3 +146,13 @@ async def test_the_document_says_where_there_are_versions(api: Api) -> None:
         assert ("StartKey" in parameters) == one.is_start
         assert ("IdempotencyKey" in parameters) == (one.takes_idempotency_key and one.method == "POST")
         assert all(("ETag" in described[status].get("headers", {})) == (one.version_field is not None) for status in described if status < "300")
+
+
+@pytest.mark.parametrize("tags", ["*", '"1"'])
+async def test_if_none_match_on_a_change_is_refused_and_if_match_0_creates(api: Api, tags: str) -> None:
+    draft = f"{INVOICE}/draft"
+    for method, path, body in (("PUT", draft, {"document": "x"}), ("POST", "/api/workflows", {"document": OTHER}), ("DELETE", INVOICE, None)):
+        refused = await api(method, path, body, if_none_match=tags)
+        assert (refused.status, "If-None-Match has no meaning" in refused.json["detail"]) == (400, True)
+    assert (await api("GET", draft)).status == 404
+    assert [(await api("PUT", "/api/workflows/new/draft", {"document": "x"}, if_match='"0"')).status for _ in range(2)] == [200, 412]

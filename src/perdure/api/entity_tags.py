@@ -38,10 +38,15 @@ async def expect_version(access: StoreAccess, operation: Operation, request: Api
     """Returns the arguments with the revision that ``If-Match`` names; of an execution, checks its version.
 
     Raises:
-        Refusal: what is changed is at another version, or has none, or the header can't be read.
+        Refusal: what is changed is at another version, or has none, or the header can't be read; or the request has ``If-None-Match``, which is for reads.
     """
+    if request.method in ("GET", "HEAD"):
+        return arguments
+    if request.header("if-none-match"):
+        expected = 'send If-Match with the ETag of what you have read, or with "0" if it may not exist yet' if operation.expects_version else "leave it out"
+        raise Refusal(400, "bad_request", f"If-None-Match has no meaning for {operation.name}, which is no read; nothing was changed", expected)
     wanted = request.header("if-match").strip()
-    if not wanted or request.method in ("GET", "HEAD"):
+    if not wanted:
         return arguments
     if not operation.expects_version:
         raise Refusal(400, "bad_request", f"If-Match has no meaning for {operation.name}, which changes nothing that has a version", "leave it out")
