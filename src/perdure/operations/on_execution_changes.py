@@ -190,10 +190,14 @@ async def evict(access: StoreAccess, key: Key, reason: str = "", wait: bool = Fa
 
 
 async def undo(access: StoreAccess, key: Key, reason: str = "", wait: bool = False) -> None:
-    """Undoes the completed steps of an execution that has ended, the last first.
+    """Undoes the completed steps of a completed execution, the last first, once; its status is completed again then.
+
+    The steps of one that failed or was cancelled were undone when it ended: of it, the steps are undone whose undo failed then.
 
     Raises:
-        NotFound, HasEnded, BadValue: there is nothing to undo.
+        HasEnded: it failed or was cancelled, and no undo failed then.
+        BadValue: it has not ended. Cancelling it undoes its steps.
+        NotFound: there is no such execution.
     """
     await execution_operations.undo_execution(access, key, reason, wait)
 
