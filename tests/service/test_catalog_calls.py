@@ -93,15 +93,18 @@ async def test_a_call_that_names_nothing_is_refused_when_it_would_start(c: Clust
     _ = await c.engine(*host(), stamp)
     await publish(access, document(1), caller("invoice@^2", "bill"), caller("bill"))
     with pytest.raises(
-        BadDefinition, match=r"step ask of bill calls 'invoice@\^2': invoice has no version \^2\. There are: 1\.0\.0\. Nor does a running engine"
+        BadDefinition, match=r"step ask of bill calls 'invoice@\^2', which no running engine has as code: invoice has no version \^2\. There are: 1\.0\.0$"
     ):
         await begin(access, "order")
     await publish(access, caller("invoise"))
-    with pytest.raises(BadDefinition, match=r"step ask of order calls 'invoise': there is no definition 'invoise'\. Did you mean 'invoice'"):
+    with pytest.raises(
+        BadDefinition,
+        match=r"step ask of order calls 'invoise', which no running engine has as code: there is no definition 'invoise'\. Did you mean 'invoice'",
+    ):
         await begin(access, "order")
     await publish(access, caller("invoice"))
     _ = await catalog.update_definition(access, T, "invoice", ADA, fields=DefinitionFields(enabled=False))
-    with pytest.raises(BadDefinition, match="calls 'invoice': nothing was started: the definition 'invoice' is disabled"):
+    with pytest.raises(BadDefinition, match=r"calls 'invoice', which no running engine has as code: the definition 'invoice' is disabled\. Enable it first$"):
         await begin(access, "order")
     assert await client.list() == []
 

@@ -122,8 +122,9 @@ class _CallSearch:
             return await self._in_catalog(target)
         except (NotFound, Ambiguous, BadValue, DefinitionDisabled) as error:
             if not await self._may_be_code(target):
+                why = f"the definition {error.slug!r} is disabled. Enable it first" if isinstance(error, DefinitionDisabled) else str(error)
                 where = f"{f'step {step}' if step else 'on_failure'} of {caller.slug} calls {target!r}"
-                self.unresolved.append(error_finding("unresolved_call", "", f"{where}: {error}. Nor does a running engine have a workflow of this name"))
+                self.unresolved.append(error_finding("unresolved_call", "", f"{where}, which no running engine has as code: {why}"))
             return None
 
     async def _in_catalog(self, target: str) -> CallingDefinition:
