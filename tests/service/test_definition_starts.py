@@ -10,7 +10,7 @@ from perdure import Context, step, workflow
 from perdure.core import values
 from perdure.core.errors import BadDefinition, BadValue, DefinitionDisabled, InputDiffers, NotFound
 from perdure.core.paths import Key
-from perdure.operations import on_catalog
+from perdure.operations import on_catalog, on_executions
 from perdure.service import catalog, definition_views, queries, retention
 from perdure.service.catalog_changes import DefinitionFields
 from perdure.service.definition_starts import catalog_start, inline_start
@@ -291,6 +291,24 @@ async def test_a_strict_start_of_another_document_is_an_error(c: Cluster, client
     _ = await catalog.create_definition(access, T, document(1), ADA)
     with pytest.raises(InputDiffers, match="another definition"):
         _ = await on_catalog.start(access, msgspec.structs.replace(wanted(), strict=True), "invoice@^1")
+
+
+@virtually
+async def test_before_its_first_step_it_shows_the_definition_with_which_it_began(c: Cluster, client: AsyncClient) -> None:
+    access = StoreAccess(c.store)
+    _ = await c.engine(*host(double))
+    _ = await catalog.create_definition(access, T, TAKES_AMOUNT, ADA)
+    key = await begin(access, "invoice", cents=2)
+    await asyncio.sleep(1)
+    assert [type(one).__name__ for one in await c.events(key)][:2] == ["HostedEvent", "StartedEvent"]
+    graph = await on_executions.graph(access, key, 1)
+    assert [(one.id, one.state) for one in graph.nodes] == [("double", "not_reached")]
+    tokens = await on_executions.tokens(access, key, 1)
+    assert (tokens.number, tokens.counter, tokens.open, tokens.outputs) == (1, 0, [], {})
+    assert await on_executions.definition(access, key, 1) == await on_executions.definition(access, key)
+    assert (await on_executions.traces(access, key, 1)).items == [] == (await on_executions.passages(access, key, "double", 1)).items
+    with pytest.raises(BadValue, match="a step that has begun by then"):
+        _ = await on_executions.conditions(access, key, "double", 1)
 
 
 @virtually

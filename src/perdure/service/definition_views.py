@@ -8,8 +8,9 @@ import msgspec
 
 from perdure.core import views
 from perdure.core.errors import BadExpression, BadValue
+from perdure.core.events import StartedEvent
 from perdure.core.paths import Key
-from perdure.core.replay import fold_events
+from perdure.core.values import Blob
 from perdure.core.views import StepView
 from perdure.definitions.expr import template
 from perdure.definitions.format.dialect_rules import RULES
@@ -17,6 +18,7 @@ from perdure.definitions.format.model import SOURCE_FIELDS
 from perdure.definitions.graph import execution_view
 from perdure.definitions.graph.execution_view import ExecutionView, TokenCounts
 from perdure.definitions.graph.ir import IR, GraphNode
+from perdure.definitions.graph.plan import plan_of_definition
 from perdure.runtime.blob_loader import BlobCache, run_in_threads
 from perdure.service.execution_folds import ExecutionFold
 from perdure.service.past_states import PastState, read_past
@@ -41,14 +43,13 @@ class CurrentDefinition(msgspec.Struct, frozen=True):
 
 
 async def definition_of(store: ReadOnlyStore, key: Key, at: int | None = None) -> CurrentDefinition:
-    """The definition of an execution, now or after event `at` of its log.
+    """The definition of an execution, now or after event `at` of its log. Before it began, it is the one that it began with.
 
     Raises:
         NotFound: there is no such execution.
         BadValue: it runs code, or has not begun, or its log has no such event.
     """
-    past = await read_past(store, key, at)
-    blob = past.fold().definition
+    blob = definition_of_past(await read_past(store, key, at))
     if blob is None:
         raise BadValue("execution", str(key), OF_A_DEFINITION)
     return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(store).get(blob.sha256)))
@@ -71,15 +72,15 @@ async def step_views(access: StoreAccess, fold: ExecutionFold) -> list[StepView]
 
 
 async def read_execution_view(store: ReadOnlyStore, key: Key, number: int | None = None) -> ExecutionView | None:
-    """The view of an execution, now or after event `number` of its log; None if it had not begun by then.
+    """The view of an execution, now or after event `number` of its log; None if there is none, since it ended before anything could happen.
 
     Raises:
         NotFound: there is no such execution.
-        BadValue: the execution runs code, or its log has no such event.
+        BadValue: the execution runs code, or has not begun, or its log has no such event.
         NotReplayable: the log does not replay over the definition.
     """
     past = await read_past(store, key, number)
-    if fold_events(key, past.events, past.head.root).definition is None:
+    if definition_of_past(past) is None:
         raise BadValue("execution", str(key), OF_A_DEFINITION)
     return await view_of_past(store, past)
 
@@ -99,12 +100,29 @@ async def read_tokens(store: ReadOnlyStore, key: Key, at: int | None = None) -> 
 
 
 async def view_of_past(store: ReadOnlyStore, past: PastState) -> ExecutionView | None:
-    """The view of an execution of a definition after some of its events; None if it had not begun by then.
+    """The view of an execution after some of its events; None if it runs code, or has not begun. Of the time before it began, nothing in it has happened.
 
     Raises:
         NotReplayable: the log does not replay over the definition.
     """
-    return await run_in_threads(BlobCache(store), execution_view.view_at_event(past.head.key, past.events, past.position))
+    definition, blobs = definition_of_past(past), BlobCache(store)
+    if definition is None:
+        return None
+    if past.fold().started is not None:
+        return await run_in_threads(blobs, execution_view.view_at_event(past.head.key, past.events, past.position))
+    ir = plan_of_definition(definition.sha256, {definition.sha256: await blobs.get(definition.sha256)}).ir
+    return ExecutionView(past.position, ir, [], {}, frozenset(), TokenCounts(past.position, 0, 0, {}, [], [], {}))
+
+
+def definition_of_past(past: PastState) -> Blob | None:
+    """The definition by which an execution ran after some of its events, or with which it began after them; None if it runs code, or has not begun.
+
+    What is known before the start, such as what the execution may call, is in events of its own.
+    """
+    execution = past.fold()
+    if execution.started is not None:
+        return execution.definition
+    return next((event.definition for event in past.events[past.size :] if isinstance(event, StartedEvent)), None)
 
 
 def secrets_read_by(ir: IR, triggers: Any = ()) -> dict[str, list[str]]:

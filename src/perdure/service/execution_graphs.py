@@ -46,12 +46,12 @@ async def read_graph(access: StoreAccess, key: Key, at: int | None = None) -> Sh
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
     attempts = step_attempts(execution, past.seen)
-    view = None if execution.definition is None else await view_of_past(access.store, past)
+    view = await view_of_past(access.store, past)
     return _graph_of(execution, attempts, view, past.version)
 
 
 def _graph_of(execution: Execution, attempts: Attempts, view: ExecutionView | None, version: int) -> ShownGraph:
-    if execution.started is None:
+    if view is None and execution.started is None:
         raise BadValue("execution", str(execution.key), "one that has begun; it has no graph yet")
     if view is None:
         return _graph_of_code(execution, attempts, version)

@@ -16,7 +16,7 @@ from perdure.definitions.graph.graph_run import JudgedCondition
 from perdure.definitions.graph.ir import GraphNode
 from perdure.definitions.graph.step_texts import condition_text
 from perdure.runtime.blob_loader import BlobCache, run_in_threads
-from perdure.service.definition_views import OF_A_DEFINITION
+from perdure.service.definition_views import OF_A_DEFINITION, definition_of_past
 from perdure.service.past_states import read_past
 from perdure.service.shown_values import shown_value
 from perdure.service.store_access import StoreAccess
@@ -69,10 +69,11 @@ async def read_conditions(access: StoreAccess, key: Key, path: str, at: int | No
     while passage and isinstance(passage[-1], int):
         passage = passage[:-1]
     past = await read_past(access.store, key, at)
-    if past.fold().definition is None:
+    if definition_of_past(past) is None:
         raise BadValue("execution", str(key), OF_A_DEFINITION)
-    found = await run_in_threads(BlobCache(access.store), conditions_at_event(key, past.events, past.position, passage))
-    if found.node is None:
+    has_begun, judged = past.fold().started is not None, conditions_at_event(key, past.events, past.position, passage)
+    found = await run_in_threads(BlobCache(access.store), judged) if has_begun else None
+    if found is None or found.node is None:
         raise BadValue("path", path, "the path of a step that has begun by then")
     shown = [one for one in _shown(found, found.node) if _is_of(parse_path(one.path), passage, asked)]
     return ConditionList(items=shown[-SHOWN_MAX:], total=len(shown))

@@ -58,7 +58,7 @@ async def read_passages(access: StoreAccess, key: Key, node: str, at: int | None
     past = await read_past(access.store, key, at)
     execution = Execution(key, past.head.root)
     attempts = step_attempts(execution, past.seen)
-    view = None if execution.definition is None else await view_of_past(access.store, past)
+    view = await view_of_past(access.store, past)
     return _page(node, execution, attempts, view, after, limit)
 
 
