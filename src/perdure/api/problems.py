@@ -75,8 +75,10 @@ def _place_of(error: e.PerdureError) -> str:
             return error.where or error.what
         case e.BadName():
             return error.what
-        case e.Unencodable() | e.TooLarge() | e.BadExpression() | e.BadDefinition():
+        case e.Unencodable() | e.TooLarge() | e.BadExpression():
             return error.where
+        case e.BadDefinition():
+            return error.where or "/document"
         case e.ExportRefused():
             return "/raw"
     return ""

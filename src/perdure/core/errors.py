@@ -515,12 +515,11 @@ class ExportRefused(ProgrammingError):
 
 
 class BadDefinition(ProgrammingError):
-    """A definition, or a change of one, is not valid: `findings` lists every problem. Nothing was changed. `where` is the definition in the request."""
+    """A definition, or a change of one, is not valid: `findings` lists every problem. Nothing was changed. `where` is the first wrong one of several."""
 
     code = "bad_definition"
-    where = "/document"
 
-    def __init__(self, findings: Sequence[Any], where: str = "/document") -> None:
+    def __init__(self, findings: Sequence[Any], where: str = "") -> None:
         super().__init__("\n".join(str(finding) for finding in findings))
         self.findings, self.where = tuple(findings), where
 
