@@ -252,10 +252,10 @@ TAKES_MORE = b"{perdure: 1, name: invoice, input: {cents: {type: integer}, tax: 
 @pytest.mark.parametrize("moment", ["before an engine", "while it runs", "after its end", "after its removal"])
 def test_a_strict_start_of_another_version_is_an_error_and_by_the_same_reference_none(moment: str) -> None:
     @virtually
-    async def world(c: Cluster, _: AsyncClient) -> None:
+    async def world(c: Cluster, client: AsyncClient) -> None:
         access = StoreAccess(c.store)
         if moment != "before an engine":
-            _ = await c.engine(*host())
+            await c.engine(*host())
 
         async def is_new(reference: str) -> bool:
             return (await on_catalog.start(access, msgspec.structs.replace(wanted(cents=5), strict=True), reference)).created
@@ -268,9 +268,9 @@ def test_a_strict_start_of_another_version_is_an_error_and_by_the_same_reference
         second = await catalog.update_definition(access, T, "invoice", ADA, HAS_A_DEFAULT, part="major")
         for other in ("invoice@2.0.0", "invoice@2", "invoice@>1 <3", f"invoice@{second.hash}"):
             with pytest.raises(InputDiffers, match=f"{T}/invoice/1 was started with another (definition|input). Use a new id"):
-                _ = await is_new(other)
-        _ = await catalog.update_definition(access, T, "invoice", ADA, TAKES_MORE, part="major")
-        _ = await catalog.move_tag(access, T, "invoice", "production", ADA)
+                await is_new(other)
+        await catalog.update_definition(access, T, "invoice", ADA, TAKES_MORE, part="major")
+        await catalog.move_tag(access, T, "invoice", "production", ADA)
         for same in ("invoice", "invoice:production", "invoice@1.0.0", "invoice@^1", "invoice@>=1", f"invoice@{first.hash}"):
             assert not await is_new(same), same
 
