@@ -1,6 +1,8 @@
 """Claims about folders whose definitions are kept in step with the catalog."""
 
 import asyncio
+import errno
+import os
 import shutil
 from pathlib import Path
 from random import Random
@@ -8,8 +10,8 @@ from random import Random
 import pytest
 
 from perdure.core.errors import BadValue, DefinitionOwned, NotFound
-from perdure.service import catalog, catalog_sync
-from perdure.service.catalog_changes import DefinitionFields
+from perdure.service import catalog, catalog_sync, definition_folder
+from perdure.service.catalog_changes import DefinitionFields, Edit
 from perdure.service.catalog_sync import SyncDocument
 from perdure.service.definition_folder import DefinitionFolder, FileChange, folder_documents
 from perdure.service.store_access import StoreAccess
@@ -139,6 +141,102 @@ async def test_two_files_of_one_slug_do_not_take_turns(access: StoreAccess, fold
         "definitions/other.yaml is not published: nothing was changed: the definition 'invoice' is owned by definitions/invoice.yaml. "
         "Change that file, or release the definition from it"
     )
+
+
+async def test_a_file_takes_the_definition_of_another_that_is_gone_also_if_it_was_refused_before(access: StoreAccess, folder: Path) -> None:
+    files, said = watched(access, folder)
+    (folder / "other.yaml").write_bytes(document(5))
+    _ = await files.look()
+    (folder / "invoice.yaml").unlink()
+    assert await files.look()
+    assert said[-1] == "definitions/other.yaml: invoice is at version 1.1.0"
+    assert await owners(access) == {"invoice": "definitions/other.yaml", "refund": "definitions/deep/refund.json"}
+
+
+async def test_a_file_is_tried_again_until_the_definition_that_it_has_is_released(access: StoreAccess, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definition_folder, "REPEAT_S", 0.0)
+    _ = await catalog_sync.sync_definition(access, T, document(1), Edit("files", file="elsewhere/invoice.yaml"))
+    files, said = watched(access, folder)
+    for _ in range(3):
+        assert await files.look()
+    assert len([one for one in said if "invoice" in one]) == 1, "the same reason is reported once"
+    _ = await catalog.release_definition(access, T, "invoice", ADA)
+    assert await files.look()
+    assert (await owners(access))["invoice"] == "definitions/invoice.yaml"
+    assert not await files.look()
+
+
+async def test_files_that_can_not_be_read_are_reported_once_and_keep_their_definitions(
+    access: StoreAccess, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definition_folder, "REPEAT_S", 0.0)
+    files, said = watched(access, folder)
+    _ = await files.look()
+    (folder / "invoice.yaml").unlink()
+    (folder / "invoice.yaml").symlink_to("invoice.yaml")
+    for _ in range(2):
+        assert await files.look()
+    assert said[2:] == [f"definitions/invoice.yaml is not published: it can't be read: {os.strerror(errno.ELOOP)}"]
+    assert set(await owners(access)) == {"invoice", "refund"}
+    with pytest.raises(BadValue, match="one that can be read"):
+        folder_documents(folder)
+
+
+async def test_a_pipe_is_no_definition(access: StoreAccess, folder: Path) -> None:
+    os.mkfifo(folder / "pipe.yaml")
+    files, _ = watched(access, folder)
+    async with asyncio.timeout(30):
+        assert await files.look()
+    assert [one.file for one in folder_documents(folder)] == ["deep/refund.json", "invoice.yaml"]
+
+
+async def test_a_name_that_is_not_utf_8_is_written_with_escapes(access: StoreAccess, folder: Path) -> None:
+    (folder / os.fsdecode(b"caf\xe9.yaml")).write_bytes(document(3, "cafe"))
+    files, said = watched(access, folder)
+    _ = await files.look()
+    assert (await owners(access))["cafe"] == "definitions/caf\\udce9.yaml"
+    assert "definitions/caf\\udce9.yaml: cafe is at version 1.0.0" in said
+    assert folder_documents(folder)[0].file == "caf\\udce9.yaml"
+
+
+async def test_a_folder_that_can_not_be_read_deletes_nothing(access: StoreAccess, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, _ = watched(access, folder)
+    _ = await files.look()
+    scan = os.scandir
+
+    def scanned(path: str) -> object:
+        if str(path).endswith("deep"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scanned)
+    with pytest.raises(BadValue, match="a folder that can be read"):
+        await files.look()
+    assert set(await owners(access)) == {"invoice", "refund"}
+
+
+async def test_a_file_that_is_replaced_keeps_what_people_have_set_for_its_definition(access: StoreAccess, folder: Path) -> None:
+    files, _ = watched(access, folder)
+    _ = await files.look()
+    _ = await catalog.update_definition(access, T, "invoice", ADA, fields=DefinitionFields(enabled=False))
+    (folder / "invoice.yaml").rename(folder / "invoice.yaml~")
+    looking = asyncio.create_task(files.look())
+    await asyncio.sleep(definition_folder.REPLACE_S / 4)
+    (folder / "invoice.yaml").write_bytes(document(22))
+    assert await looking
+    found = await catalog.read_definition(access, T, "invoice")
+    assert (found.version, found.enabled) == ("1.1.0", False)
+
+
+async def test_a_folder_that_is_gone_is_reported_once(access: StoreAccess, folder: Path) -> None:
+    said = list[FileChange]()
+    files = DefinitionFolder(access, T, folder, said.append, look_s=0.01)
+    shutil.rmtree(folder)
+    running = asyncio.create_task(files.run())
+    await asyncio.sleep(0.2)
+    files.stop()
+    await running
+    assert len(said) == 1 and "it is not there" in str(said[0])
 
 
 async def test_processes_with_copies_of_one_folder_agree(access: StoreAccess, folder: Path) -> None:
