@@ -493,3 +493,37 @@ async def test_a_stream_that_breaks_loses_none_of_several_things_of_one_number()
     access = HttpAccess("http://server", transport=httpx2.MockTransport(answer))
     assert [one.value async for one in access.stream(on_executions.stream, ONE)] == ["1a", "2a", "2b", "2c", "3a"]
     assert next(sent_by_connection, None) is None
+
+
+async def test_time_spent_waiting_at_a_server_does_not_count_as_time_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_access, "RETRY_S", 0.5)
+    steps = iter(("break after a while", "refuse", "answer") * 2)
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        match next(steps):
+            case "break after a while":
+                await asyncio.sleep(0.6)
+                raise httpx2.ReadError("the connection broke")
+            case "refuse":
+                raise httpx2.ConnectError("All connection attempts failed")
+        if request.headers["accept"] == wire_codec.FRAMES:
+            return httpx2.Response(200, stream=BreakingStream([EmittedValue(1, "a")], 9))
+        return httpx2.Response(200, content=wire_codec.encode(ResultSoFar(True, b"x")))
+
+    access = HttpAccess("http://server", transport=httpx2.MockTransport(answer))
+    assert await access.result(ONE) == b"x"
+    assert [one.value async for one in access.stream(on_executions.stream, ONE)] == ["a"]
+
+
+async def test_a_server_that_can_not_be_reached_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_access, "RETRY_S", 0.3)
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ReadError("the connection broke")
+
+    access = HttpAccess("http://server", transport=httpx2.MockTransport(answer))
+    async with asyncio.timeout(10):
+        with pytest.raises(StoreUnavailable, match="can't be reached"):
+            await access.result(ONE)
+        with pytest.raises(StoreUnavailable, match="can't be reached"):
+            _ = [one async for one in access.stream(on_executions.stream, ONE)]

@@ -1,7 +1,7 @@
 """Calls operations on a server. See `ServiceAccess`.
 
-A request is sent again when the server can't be reached or is stopping, for up to `RETRY_S`. One for an operation that is not repeatable (see `Operation`) has
-an idempotency key, so that it takes effect once.
+A request is sent again when the server can't be reached or is stopping, for up to `RETRY_S`. How long it has waited at a server before, for a result or in a
+stream, does not count. One for an operation that is not repeatable (see `Operation`) has an idempotency key, so that it takes effect once.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class HttpAccess:
         given = known.bound(*args, **kwargs)
         began_s, number, seen = time.monotonic(), -1, 0
         while True:
-            skipped = seen
+            skipped, sent_s = seen, time.monotonic()
             try:
                 async for one in self._frames(known, given):
                     began_s, its_number = time.monotonic(), wire_codec.number_of(one)
@@ -118,6 +118,8 @@ class HttpAccess:
             except msgspec.MsgspecError as error:
                 raise self._no_server(error) from error
             except (self._httpx.TransportError, StoreUnavailable) as error:
+                if self._was_reached(error):
+                    began_s += time.monotonic() - max(sent_s, began_s)
                 if time.monotonic() - began_s > RETRY_S:
                     raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
                 await asyncio.sleep(RETRY_MIN_S * 4)
@@ -144,12 +146,14 @@ class HttpAccess:
         while True:
             content, headers = wire_codec.encode(given), {**keyed, **_trace_headers()}
             request = self._client.build_request("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=timeout)
-            is_late = time.monotonic() - began_s > RETRY_S
+            sent_s, was_reached = time.monotonic(), True
+            is_late = sent_s - began_s > RETRY_S
             try:
                 answer = await self._client.send(request)
             except self._httpx.TransportError as error:
                 if is_late:
                     raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
+                was_reached = self._was_reached(error)
             else:
                 if answer.is_success:
                     found: bytes = answer.content
@@ -159,6 +163,8 @@ class HttpAccess:
                 if is_late or not (is_early or answer.status_code == 503 or isinstance(refused, RequestUnderWay)):
                     raise refused
                 pause_s = max(pause_s, _retry_after_s(answer)) if is_early else pause_s
+            if was_reached and not has_limit:
+                began_s += time.monotonic() - sent_s
             if isinstance(given.get("request"), StartRequest):  # the first one may have created it
                 given["request"] = msgspec.structs.replace(given["request"], is_new=False)
             await asyncio.sleep(pause_s)
@@ -176,6 +182,9 @@ class HttpAccess:
             async for part in answer.aiter_bytes():
                 for one in reader.read(part):
                     yield one
+
+    def _was_reached(self, error: Exception) -> bool:
+        return not isinstance(error, self._httpx.ConnectError | self._httpx.ConnectTimeout)
 
     def _error(self, answer: Any) -> PerdureError:
         """Returns the error of an answer: that of the operation or, from something in between, one that says what it was."""

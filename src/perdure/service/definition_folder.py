@@ -232,7 +232,7 @@ class DefinitionFolder:
 
 
 def _stamps(directory: Path) -> FileStamps:
-    if not os.path.isdir(directory):  # noqa: PTH112 - false also where the path can't be read
+    if not os.path.isdir(directory):  # noqa: PTH112 # Path.is_dir raises an error where the path can't be read
         raise BadValue("folder", path_text(directory), "a directory with definitions; it is not there, and nothing was changed")
     found: FileStamps = {}
     for file in folder_files(directory):
