@@ -1,11 +1,14 @@
 """Claims about `perdure dev` as a process: what it leaves behind, and how it ends."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -100,6 +103,39 @@ def test_what_serves_ends_with_the_process_that_watches_even_if_that_is_killed(t
         process.kill()
         _ = process.stdout.read()  # which ends when the last process that writes there has ended
     assert process.returncode == -signal.SIGKILL
+
+
+def asked(server: DevServer) -> tuple[int, str]:
+    """The status of a request to the server, and the body of a refusal."""
+    request = urllib.request.Request(f"{server.url}/api/executions", headers={"Authorization": f"Bearer {server.token}"})
+    try:
+        with urllib.request.urlopen(request, timeout=START_S) as answer:
+            return answer.status, ""
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@pytest.mark.slow
+def test_while_the_code_does_not_load_requests_are_refused_with_the_reason(tmp_path: Path) -> None:
+    flows = tmp_path / "flows.py"
+    flows.write_text("def broken(:\n")
+    with subprocess.Popen([*COMMAND[:-1], "flows.py"], cwd=tmp_path) as process:
+        try:
+            until_s = time.monotonic() + START_S
+            while (server := read_dev_server(tmp_path / DEV_FILE)) is None and time.monotonic() < until_s:
+                time.sleep(0.02)
+            assert server is not None
+            for _ in range(2):
+                status, said = asked(server)
+                assert status == 503 and json.loads(said)["code"] == "store_unavailable" and "could not be loaded" in said
+            flows.write_text("from perdure import step\n\n\n@step\ndef nothing() -> None: ...\n")
+            while asked(server)[0] != 200 and time.monotonic() < until_s:
+                time.sleep(0.1)
+            assert asked(server)[0] == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(START_S) == 0
 
 
 def test_a_port_that_is_taken_is_a_mistake_in_its_option(tmp_path: Path) -> None:

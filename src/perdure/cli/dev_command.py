@@ -140,10 +140,15 @@ def caught_signals() -> list[int]:
 
 def watch(listening: socket.socket, environment: dict[str, str], places: list[Path], folders: list[Path], stopped: list[int], *, reloads: bool) -> int:
     """Runs the process that serves, again whenever a file was saved, until there is a signal in `stopped`; returns its exit code. It never misses a request:
-    the socket stays open here.
+    the socket stays open here, and requests are answered with an error while the code does not load.
     """
     import subprocess
 
+    from perdure.api.problems import Refusal
+    from perdure.api.unavailable_answers import answer_unavailable
+
+    said = "perdure dev serves nothing at present: its code could not be loaded, or has failed. Its terminal says why"
+    has_ended = Refusal(503, "store_unavailable", said, "correct the code and save the file; then repeat the request")
     command = [sys.executable, "-m", "perdure.cli", *sys.argv[1:]]
     pipe, _held = os.pipe()  # only this process has the other end, and never closes it: the pipe ends with this process, even if that is killed
     environment = {**environment, WATCHER_VARIABLE: str(pipe)}
@@ -159,7 +164,7 @@ def watch(listening: socket.socket, environment: dict[str, str], places: list[Pa
         if child.poll() is not None and not stopped and reloads and child.returncode:
             click.echo("it has ended; save a file to begin anew, or press Ctrl-C", err=True)
             while not stopped and not (changed := changed_files(before, saved_files(places, folders))):
-                time.sleep(LOOK_S)
+                answer_unavailable(listening, LOOK_S, has_ended)
         ended = end(child, stopped)
         if stopped or not changed:
             return 0 if stopped else ended
