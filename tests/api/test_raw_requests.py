@@ -116,6 +116,8 @@ ANSWERED: dict[str, tuple[bytes, list[int]]] = {
     "a method that no route has": (get(HOST[:-2], line=b"PROPFIND /api/executions HTTP/1.1"), [405]),
     "chunks in capital letters": (post(HOST + b"Transfer-Encoding: CHUNKED\r\n", b"1\r\n{\r\n1;a=b\r\n}\r\n0\r\n\r\n"), [422]),
     "a body that a GET does not need": (get(HOST[:-2], b"Content-Length: 2") + b"{}", [200]),
+    "a length with zeros in front": (post(HOST + b"Content-Length: 0000000000002\r\n", b"[]"), [400]),
+    "a length before a tab": (post(HOST + b"Content-Length: 2\t\r\n", b"[]"), [400]),
     "an offer of WebSockets": (get(HOST[:-2], b"Connection: Upgrade", b"Upgrade: websocket"), [200]),
     "an offer of HTTP/2 with a body": (post(HOST + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n", b"[]"), [400]),
     "bytes over 127 in a header": (get(HOST[:-2], b"X: a\xffb"), [200]),

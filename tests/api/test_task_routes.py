@@ -76,6 +76,12 @@ async def test_a_task_is_leased_and_completed_under_both_paths(served: Served, p
     assert await handle.result() == "drawn"
 
 
+async def test_a_path_that_is_none_is_named_as_it_was_asked_for(served: Served) -> None:
+    for path in ("/api/tasks/unknown", "/v1/nothing"):
+        answer = await served.ask(path, {})
+        assert (answer.status, answer.json["error"]["message"]) == (404, f"there is no {path} here")
+
+
 async def test_a_key_leases_tasks_of_its_queues_and_tenant_alone(served: Served) -> None:
     _ = await served.app.start(drawing, "a cat")
     refused = await served.ask("/api/tasks/lease", {"worker": "ada", "queues": ["images", "mails"]})

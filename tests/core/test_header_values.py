@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.core.header_values import authority_of, host_of, is_loopback, whole_number_of
+from perdure.core.header_values import authority_of, body_encoding, host_of, is_loopback, whole_number_of
 
 
 def test_only_hosts_that_no_other_machine_reaches_are_loopback() -> None:
@@ -16,7 +16,11 @@ def test_what_is_no_whole_number_up_to_the_most_is_none(text: str) -> None:
 
 
 def test_a_whole_number_is_read() -> None:
-    assert [whole_number_of(text, 100) for text in ("0", "7", "100")] == [0, 7, 100]
+    assert [whole_number_of(text, 100) for text in ("0", "7", "100", "000", "0000000007")] == [0, 7, 100, 0, 7]
+
+
+def test_a_body_is_encoded_unless_its_encoding_is_none() -> None:
+    assert [body_encoding(text) for text in ("", " Identity ", "GZIP", "gzip, br")] == ["", "", "gzip", "gzip, br"]
 
 
 def test_the_host_of_a_header_has_no_port_and_a_broken_one_is_none() -> None:

@@ -267,6 +267,7 @@ for said in heard():
         "{" * 5000,
         '{"say": ["complete"]}',
         '{"lease": {}, "say": "complete"}',
+        '{"say": "complete", "lease": "x", "value": 1, "value": 2}',
     ],
 )
 async def test_a_child_that_says_what_is_no_message_of_the_protocol_is_started_again(tmp_path: Path, nonsense: str) -> None:

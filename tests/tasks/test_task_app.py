@@ -246,6 +246,15 @@ async def test_no_form_of_a_page_is_taken_for_a_request(served: AppWithBroker) -
     assert (await served.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, (b"content-type", b"Application/JSON; charset=utf-8")))).status == 200
 
 
+@app_with_broker
+async def test_a_compressed_body_is_refused_and_one_with_a_plain_length_is_read(served: AppWithBroker) -> None:
+    for encoding, status in ((b"gzip", 415), (b"br, gzip", 415), (b"identity", 200), (b"", 200)):
+        answered = await served.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, JSON, (b"content-encoding", encoding)))
+        assert answered.status == status and (status == 200 or answered.error == "encoded")
+    for length in ("00000000000000000018", "18\t"):
+        assert (await served.ask("/v1/tasks/lease", b'{"worker": "ada" }', length=length)).status == 200
+
+
 # What is no request.
 
 
@@ -273,6 +282,8 @@ async def test_no_form_of_a_page_is_taken_for_a_request(served: AppWithBroker) -
         b'{"worker": "a", "wait_s": NaN}',
         b'{"worker": "a", "limit": "1"}',
         b'{"worker": "\\ud800"}',
+        b'{"worker": "a", "queues": ["x"], "queues": ["y"]}',
+        b'{"worker": "a", "w\\u006frker": "a"}',
     ],
 )
 def test_what_is_no_request_is_refused_and_told_what_is(body: bytes) -> None:
@@ -294,6 +305,9 @@ def test_what_is_no_request_is_refused_and_told_what_is(body: bytes) -> None:
         ({"value": 1, "port": ""}, 400, "bad_request"),
         ({"result": 1}, 400, "bad_request"),
         (b"nonsense", 400, "bad_request"),
+        (b'{"value": 1, "value": 2}', 400, "bad_request"),
+        (b'{"value": [{"a": ":", "a": 2}]}', 400, "bad_request"),
+        (b'{"value": "' + b":" * 300_000 + b'", "port": "a", "port": "b"}', 400, "bad_request"),
     ],
 )
 def test_an_answer_that_can_not_be_kept_leaves_the_task_to_be_answered(body: Any, status: int, error: str) -> None:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote
 
 from perdure.api.problems import Refusal
-from perdure.core.header_values import whole_number_of
+from perdure.core import error_codes
+from perdure.core.header_values import body_encoding, whole_number_of
 from perdure.core.limits import VALUE_BYTES_MAX
 
 AsgiReceive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -91,15 +92,15 @@ class ApiRequest:
         Raises:
             Refusal: it is compressed or too large, or does not arrive.
         """
-        if (encoding := self.header("content-encoding").strip().lower()) not in ("", "identity"):
+        if encoding := body_encoding(self.header("content-encoding")):
             message = f"the content encoding of the body is {encoding[:100]}"  # a small one could become a large one
-            raise Refusal(415, "encoded", message, "send it without a Content-Encoding", where="content-encoding")
+            raise Refusal(415, error_codes.HTTP_ENCODED, message, "send it without a Content-Encoding", where="content-encoding")
         if self._body is None:
             self._body = await self._read_body(BODY_BYTES_MAX if bytes_max is None else bytes_max)
         return self._body
 
     async def _read_body(self, bytes_max: int) -> bytes:
-        announced = self.header("content-length") or "0"
+        announced = self.header("content-length").strip(" \t") or "0"
         if whole_number_of(announced, bytes_max) is None:
             raise _too_large(bytes_max)
         parts, size_bytes = list[bytes](), 0

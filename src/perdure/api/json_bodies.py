@@ -1,13 +1,13 @@
 """Reads the bodies of requests: an object of JSON in UTF-8, each of whose names is given once, or nothing."""
 
 import asyncio
-import json
 from typing import Any
 
 import msgspec
 
 from perdure.api.http_requests import ApiRequest
 from perdure.api.problems import Refusal
+from perdure.core.json_names import repeated_name
 from perdure.definitions.expr.plain_values import nests_deeper
 
 JSON_DEPTH_MAX = 100
@@ -55,33 +55,13 @@ def json_value(raw: bytes) -> Any:
     if raw.count(b"[") + raw.count(b"{") > JSON_DEPTH_MAX and nests_deeper(found, JSON_DEPTH_MAX):
         message = f"the body has more than {JSON_DEPTH_MAX} objects and arrays in one another"
         raise Refusal(400, "bad_request", message, "send a flatter form, or deep data as a text of JSON", where="body")
-    if isinstance(found, dict | list) and raw.count(b":") != _names_in(found):  # each name has a colon; so has text, and a name that was given before
-        _expect_names_once(raw)
-    return found
-
-
-def _names_in(value: dict[str, Any] | list[Any]) -> int:
-    count, inner = (len(value), value.values()) if isinstance(value, dict) else (0, value)
-    for one in inner:
-        if isinstance(one, dict | list):
-            count += _names_in(one)
-    return count
-
-
-def _expect_names_once(raw: bytes) -> None:
-    """Checks that no object has a name twice: of two readers, one takes the first value and the other the last."""
-
-    def check(pairs: list[tuple[str, Any]]) -> None:
-        names = set[str]()
-        for name, _ in pairs:
-            if name in names:
-                raise Refusal(400, "bad_request", f"an object of the body has the name {name[:100]!r} twice", "give each name once", where="body")
-            names.add(name)
-
     try:
-        json.loads(raw, object_pairs_hook=check, parse_int=len, parse_float=len)
+        name = repeated_name(raw, found)
     except RecursionError:
         raise Refusal(400, "bad_request", "the body is too deep", "send a flatter form, or deep data as a text of JSON", where="body") from None
+    if name is not None:
+        raise Refusal(400, "bad_request", f"an object of the body has the name {name[:100]!r} twice", "give each name once", where="body")
+    return found
 
 
 def _charset(parameters: str) -> str:

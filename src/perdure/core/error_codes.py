@@ -54,6 +54,7 @@ PROGRAM_NOT_STARTED = "program_not_started"  # The program that performs a task 
 
 HTTP_BAD_REQUEST = "bad_request"  # The body is not what the request takes.
 HTTP_NOT_JSON = "not_json"  # The content type is not `application/json`.
+HTTP_ENCODED = "encoded"  # The body has a content encoding, such as gzip.
 HTTP_METHOD_NOT_ALLOWED = "method_not_allowed"  # The path takes another method.
 HTTP_INCOMPLETE = "incomplete"  # The connection was closed in the middle of a request.
 HTTP_TOO_SLOW = "too_slow"  # The request took too long to arrive.

@@ -6,9 +6,16 @@ from urllib.parse import urlsplit
 
 def whole_number_of(text: str, most: int) -> int | None:
     """Returns the whole number in a header; None if there is none of up to `most`. Of digits, only those of ASCII count."""
+    text = text.lstrip("0") or text[:1]
     if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
         return None
     return number if (number := int(text)) <= most else None
+
+
+def body_encoding(text: str) -> str:
+    """Returns the encoding in the header Content-Encoding; empty if the body is as it is."""
+    encoding = text.strip().lower()
+    return "" if encoding == "identity" else encoding
 
 
 def host_of(text: str) -> str:

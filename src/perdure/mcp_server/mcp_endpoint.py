@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.api.http_requests import AsgiSend
 from perdure.api.problems import Refusal, missing_library
+from perdure.core.header_values import body_encoding
 from perdure.mcp_server.operation_requests import RequestsInProcess
 from perdure.mcp_server.published_workflows import PublishedWorkflows
 
@@ -52,7 +53,7 @@ class McpEndpoint:
         if request.method != "POST":
             message = f"{request.method} is not allowed here: there are no sessions, and the server sends nothing by itself"
             raise Refusal(405, "method_not_allowed", message, "send each message of the protocol by POST", ((b"allow", b"POST"),))
-        if request.header("content-encoding").strip().lower() not in ("", "identity"):
+        if body_encoding(request.header("content-encoding")):
             await request.body()  # which refuses it
         if below and self._recordings is not None:
             await self._recordings(app, request, caller, below[1], send)

@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.core import error_codes, values
 from perdure.core.errors import BadValue, MissingExtra, ProgrammingError, StoreError, TooLarge
-from perdure.core.header_values import host_of, is_loopback, whole_number_of
+from perdure.core.header_values import body_encoding, host_of, is_loopback, whole_number_of
 from perdure.core.limits import BLOB_BYTES_MIN, VALUE_BYTES_MAX
 from perdure.runtime.task_broker import LeaseEnd, LeaseEndKind, LeaseRequest, TaskBroker, TaskLease, TaskWorker
 from perdure.tasks import worker_protocol
@@ -33,6 +33,9 @@ BODY_BYTES_MAX = VALUE_BYTES_MAX + 64 * 1024
 
 ANSWER_BYTES_MAX = 2 * VALUE_BYTES_MAX
 """The largest answer with several tasks. Tasks that do not fit are given back."""
+
+THREAD_BYTES_MIN = 256 * 1024
+"""Larger bodies are decoded in a thread, so that other requests are answered meanwhile."""
 
 BODY_S = 30.0
 """How long the body of a request may take to arrive."""
@@ -76,10 +79,6 @@ class HttpAnswer(NamedTuple):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-_decode_lease = msgspec.json.Decoder(worker_protocol.LeaseBody).decode
-_decode_heartbeat = msgspec.json.Decoder(worker_protocol.HeartbeatBody).decode
-_decode_complete = msgspec.json.Decoder(worker_protocol.CompleteBody).decode
-_decode_fail = msgspec.json.Decoder(worker_protocol.FailBody).decode
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -127,7 +126,7 @@ class TaskApp:
                 return await self._lease(await self._authorized(scope, receive), receive)
             case ["v1", "tasks", id, "heartbeat" | "complete" | "fail" as what]:
                 return await self._update(await self._authorized(scope, receive), id, what)
-        raise TaskRequestRefused(404, error_codes.NOT_FOUND, f"there is no /{'/'.join(path)} here", "GET /v1/openapi.json lists the paths")
+        raise TaskRequestRefused(404, error_codes.NOT_FOUND, f"there is no {scope['path'][:200]} here", "GET /v1/openapi.json lists the paths")
 
     # Authorization.
 
@@ -141,12 +140,16 @@ class TaskApp:
             raise TaskRequestRefused(
                 415, error_codes.HTTP_NOT_JSON, f"the content type of the body is {kind.decode('latin-1') or 'missing'}", "send Content-Type: application/json"
             )
+        if encoding := body_encoding(headers.get(b"content-encoding", b"").decode("latin-1")):
+            raise TaskRequestRefused(
+                415, error_codes.HTTP_ENCODED, f"the content encoding of the body is {encoding[:100]}", "send it without a Content-Encoding"
+            )
         return AuthorizedRequest(owner, grant, await _read_body(headers, receive))
 
     # Requests.
 
     async def _lease(self, asked: AuthorizedRequest, receive: AsgiReceive) -> HttpAnswer | None:
-        request = _decode_body(asked.body, _decode_lease, "a request for tasks")
+        request = await _decode_body(asked.body, worker_protocol.LeaseBody, "a request for tasks")
         queues, others = allowed_queues(request.queues, self.broker.queues, asked.grant)
         if self.broker.queues is None and request.queues is None and asked.grant.queues is None:
             raise TaskRequestRefused(400, error_codes.HTTP_BAD_REQUEST, "the request names no queues", 'name them: {"queues": ["images"]}')
@@ -208,11 +211,11 @@ class TaskApp:
                 case "heartbeat":
                     return await self._heartbeat(asked, id)
                 case "complete":
-                    done = _decode_body(asked.body, _decode_complete, "a result")
+                    done = await _decode_body(asked.body, worker_protocol.CompleteBody, "a result")
                     port = worker_protocol.checked_port(done.port)
                     gone = await self.broker.complete(TaskWorker(asked.owner, done.worker), id, values.encode(done.value, "the result of a task"), port)
                 case _:
-                    failed = _decode_body(asked.body, _decode_fail, "a failure")
+                    failed = await _decode_body(asked.body, worker_protocol.FailBody, "a failure")
                     error, task_worker = failed.error, TaskWorker(asked.owner, failed.worker)
                     gone = await self.broker.fail(task_worker, id, error, retry=failed.retry, after_s=failed.after_s)
         except TooLarge as error:
@@ -226,7 +229,7 @@ class TaskApp:
         return HttpAnswer(200, b'{"accepted":true}')
 
     async def _heartbeat(self, asked: AuthorizedRequest, id: str) -> HttpAnswer:
-        heartbeat = _decode_body(asked.body or b"{}", _decode_heartbeat, "a heartbeat")
+        heartbeat = await _decode_body(asked.body or b"{}", worker_protocol.HeartbeatBody, "a heartbeat")
         progress = None if heartbeat.progress is msgspec.UNSET else values.encode(heartbeat.progress, "the progress of a task")
         if progress is not None and len(progress) >= BLOB_BYTES_MIN:
             raise TooLarge("the progress of a task", len(progress), BLOB_BYTES_MIN)
@@ -267,9 +270,11 @@ def openapi_description() -> bytes:
     return files("perdure.tasks").joinpath("openapi.json").read_bytes()
 
 
-def _decode_body(raw: bytes, decode: Callable[[bytes], worker_protocol.T], what: str) -> worker_protocol.T:
+async def _decode_body(raw: bytes, form: type[worker_protocol.T], what: str) -> worker_protocol.T:
     try:
-        return worker_protocol.decode_body(raw, decode, what)
+        if len(raw) < THREAD_BYTES_MIN:
+            return worker_protocol.decode_body(raw, form, what)
+        return await asyncio.to_thread(worker_protocol.decode_body, raw, form, what)
     except BadValue as error:
         raise TaskRequestRefused(400, error_codes.HTTP_BAD_REQUEST, str(error), "send a body as GET /v1/openapi.json describes it") from error
 
@@ -292,7 +297,8 @@ def _check_method(method: str, *methods: str) -> None:
 
 async def _read_body(headers: dict[bytes, bytes], receive: AsgiReceive) -> bytes:
     """Reads the whole body of a request."""
-    if whole_number_of(headers.get(b"content-length", b"0").decode("latin-1"), BODY_BYTES_MAX) is None:
+    announced = headers.get(b"content-length", b"0").decode("latin-1").strip(" \t")
+    if whole_number_of(announced, BODY_BYTES_MAX) is None:
         raise _too_large()
     parts, size_bytes = list[bytes](), 0
     try:

@@ -229,7 +229,7 @@ class ChildSession:
 
     def _handle(self, line: bytes) -> None:
         try:
-            message = worker_protocol.decode_body(line, msgspec.json.Decoder(dict[str, Any]).decode, "a message")
+            message = worker_protocol.decode_body(line, dict[str, Any], "a message")
             what, lease = message.pop("say", None), message.pop("lease", "")
             match what:
                 case "ready":

@@ -191,7 +191,7 @@ def _read_result(file: Path) -> bytes:
         return values.ENCODED_NONE
     if file.stat().st_size > VALUE_BYTES_MAX:
         raise TooLarge("the result of a task", file.stat().st_size, VALUE_BYTES_MAX)
-    found: Any = worker_protocol.decode_body(file.read_bytes(), msgspec.json.decode, "PERDURE_RESULT_FILE")
+    found: Any = worker_protocol.decode_body(file.read_bytes(), object, "PERDURE_RESULT_FILE")
     return values.encode(found, "the result of a task")
 
 

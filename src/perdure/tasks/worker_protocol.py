@@ -5,7 +5,6 @@ such as an infinite number, is refused, and the task fails.
 """
 
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
@@ -14,6 +13,7 @@ import msgspec
 from perdure.code.exception_data import ExceptionData
 from perdure.core import error_codes, limits, values
 from perdure.core.errors import BadValue, ErrorInfo, Unencodable
+from perdure.core.json_names import repeated_name
 from perdure.core.paths import path_text
 from perdure.runtime.task_broker import TASK_LEASE_MAX_S, TASK_LEASE_S, TASK_WAIT_MAX_S, TASKS_PER_REQUEST_MAX, TaskLease
 
@@ -150,17 +150,21 @@ def json_value(value: Any) -> Any:
     return made
 
 
-def decode_body(raw: bytes, decode: Callable[[bytes], T], what: str) -> T:
+def decode_body(raw: bytes, form: type[T], what: str) -> T:
     """Decodes a message of a worker.
 
     Raises:
-        BadValue: it is not such a message.
+        BadValue: it is not such a message, or an object in it has a name twice.
     """
+    shown = raw[:200].decode("utf-8", "replace")
     try:
-        return decode(raw)
+        value = msgspec.json.decode(raw)
+        message, name = msgspec.convert(value, form), repeated_name(raw, value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        shown = raw[:200].decode("utf-8", "replace")
         raise BadValue(what, shown, f"JSON as the protocol defines it: {error}") from error
+    if name is not None:
+        raise BadValue(what, shown, f"JSON whose objects have each name once; {name[:100]!r} is given twice")
+    return message
 
 
 def checked_port(name: str) -> str:
