@@ -71,6 +71,24 @@ async def test_a_browser_reads_with_its_cookie_and_changes_things_with_the_csrf_
     assert (await other("POST", "/api/executions", started, x_csrf_token=await Browser(service).sign_in(await service.key("operator")))).status == 401
 
 
+async def test_the_process_that_takes_a_credential_back_refuses_it_at_once(service: Service) -> None:
+    admin, revoked, rotated = await service.key("admin"), await service.key("viewer"), await service.key("viewer")
+    browsers = [Browser(service), Browser(service), Browser(service)]
+    for browser, key in zip(browsers, (admin, revoked, rotated), strict=True):
+        await browser.sign_in(key)
+        assert (await browser("GET", "/api/whoami")).status == (await service.by(key, "GET", "/api/whoami")).status == 200
+    sessions = (await service.by(admin, "GET", f"/api/sessions?subject=key:{admin.split('_')[1]}")).json["items"]
+    assert (await service.by(admin, "DELETE", f"/api/sessions/{sessions[0]['id']}")).status == 204
+    assert (await service.by(admin, "DELETE", f"/api/keys/{revoked.split('_')[1]}")).status == 200
+    second = await service.by(admin, "POST", f"/api/keys/{rotated.split('_')[1]}/rotate", {"overlapSeconds": 0})
+    assert second.status == 200
+    for browser in browsers:
+        assert (await browser("GET", "/api/whoami")).status == 401
+    for key in (revoked, rotated):
+        assert (await service.by(key, "GET", "/api/whoami")).status == 401
+    assert (await service.by(second.json["text"], "GET", "/api/whoami")).status == 200
+
+
 async def test_each_caller_has_a_rate_of_their_own(tmp_path: Path) -> None:
     async with service_in_process(tmp_path, ServiceSettings(rate_per_s=2.0)) as service:
         first, second = await service.key("viewer"), await service.key("viewer")

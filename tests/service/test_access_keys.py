@@ -14,7 +14,7 @@ from perdure.service.access_records import AUDIT_ENTRIES, CREDENTIAL_TENANT, CRE
 from perdure.service.credentials import CACHE_S, KEPT_S
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Store
-from perdure.stores.records import RecordFilter
+from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
 from perdure.testing.conformance import Clock
 from perdure.testing.virtual_time import run
 from tests.service.access_stores import STORES, CountedStore, opened_store
@@ -37,6 +37,20 @@ async def created(store: Store, tenant: str = "acme", **fields: Any) -> CreatedK
 
 def verifier(store: Any, clock: Clock) -> KeyVerifier:
     return KeyVerifier(store, clock, clock)
+
+
+class HeldStore:
+    """A store whose first read of a key is answered late."""
+
+    def __init__(self, inner: Store) -> None:
+        self.inner, self.has_read, self.may_answer = inner, asyncio.Event(), asyncio.Event()
+
+    async def record(self, key: RecordKey) -> StoredRecord | None:
+        found = await self.inner.record(key)
+        if key.kind == KEYS.name:
+            self.has_read.set()
+            await self.may_answer.wait()
+        return found
 
 
 async def refusal(keys: KeyVerifier, text: str) -> str:
@@ -115,11 +129,15 @@ async def test_the_new_secret_of_a_rotated_key_is_taken_at_once_also_while_the_k
     assert counted.reads == 4, "requests with a wrong secret that come at once share a read"
 
 
-async def test_a_process_that_revokes_a_key_refuses_it_at_once(store: Store, clock: Clock) -> None:
-    keys, made = verifier(store, clock), await created(store)
-    await keys.caller(made.text)
-    await revoke_key(store, "acme", made.key.id, "key:admin")
+async def test_a_read_that_began_before_a_revocation_is_not_kept(clock: Clock) -> None:
+    store = HeldStore(MemoryStore(clock))
+    keys, made = verifier(store, clock), await created(store.inner)
+    reading = asyncio.ensure_future(keys.caller(made.text))
+    await store.has_read.wait()
+    await revoke_key(store.inner, "acme", made.key.id, "key:admin")
     keys.forget(made.key.id)
+    store.may_answer.set()
+    await reading
     assert "was revoked" in await refusal(keys, made.text)
 
 

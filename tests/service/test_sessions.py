@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.errors import Forbidden, NotFound, Unauthenticated
-from perdure.service.access_keys import KeyRequest, KeyVerifier, create_key, revoke_key
+from perdure.service.access_keys import KeyRequest, KeyVerifier, create_key, revoke_key, rotate_key
 from perdure.service.access_records import AUDIT_ENTRIES, CREDENTIAL_TENANT, CREDENTIALS, SESSIONS
 from perdure.service.audit import AuditedBy, AuditedStore, AuditFilter, list_entries
 from perdure.service.callers import Caller
@@ -117,6 +117,25 @@ async def test_a_session_ends_with_the_key_that_opened_it(store: Store, clock: C
     keys.forget(key.key.id)
     with pytest.raises(Unauthenticated, match=f"the key {key.key.id} was revoked"):
         await sessions(store, clock, keys).caller(opened.token)
+
+
+async def test_a_session_ends_with_the_secret_that_opened_it(store: Store, clock: Clock) -> None:
+    first = await create_key(store, "acme", KeyRequest(name="ci", roles=("viewer",)), "local")
+    keys = KeyVerifier(store, clock, clock)
+    by_key, found = await keys.caller(first.text), sessions(store, clock, keys)
+    old, of_an_older_version = await open_session(store, by_key, key=first.text), await open_session(store, by_key)
+    second = await rotate_key(store, "acme", first.key.id, overlap_s=60)
+    new = await open_session(store, by_key, key=second.text)
+    for opened in (old, new, of_an_older_version):
+        assert (await found.caller(opened.token)).subject == by_key.subject
+    clock.advance(60)
+    with pytest.raises(Unauthenticated, match="was rotated"):
+        await found.caller(old.token)
+    third = await rotate_key(store, "acme", first.key.id, overlap_s=0)
+    keys.forget(first.key.id)
+    with pytest.raises(Unauthenticated, match="was rotated"):
+        await found.caller(new.token)
+    assert await found.caller(of_an_older_version.token) and await found.caller((await open_session(store, by_key, key=third.text)).token)
 
 
 async def test_a_request_reads_nothing_while_the_session_is_cached(clock: Clock) -> None:

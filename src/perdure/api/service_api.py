@@ -20,14 +20,12 @@ from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.errors import BadValue, StoreError
 from perdure.observe.observation import UNOBSERVED, ProcessObservation
 from perdure.runtime.task_broker import TaskBroker
-from perdure.service.access_keys import KeyVerifier
 from perdure.service.active_limits import UNLIMITED_PEOPLE, ActiveLimits
 from perdure.service.oidc import OidcSettings, OidcVerifier
 from perdure.service.people.signed_links import checked_public_url
 from perdure.service.rate_limits import RateLimiter
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.server_description import ServerDescription, package_version
-from perdure.service.sessions import SessionVerifier
 from perdure.service.store_access import StoreAccess
 
 if TYPE_CHECKING:
@@ -80,12 +78,12 @@ class ServiceApi:
     def __init__(
         self, access: StoreAccess, settings: ServiceSettings = DEFAULTS, authenticate: Authenticate | None = None, mcp: Endpoint | None = None
     ) -> None:
-        self._keys = KeyVerifier(access.store)
+        self._keys = access.keys
         self._client: httpx2.AsyncClient | None = None
         oidc: OidcSignIn | None = None
         if settings.oidc is not None:
             oidc = self._issuer(settings.oidc, settings.client_secret)
-        server = ServerAccess(self._keys, SessionVerifier(access.store, self._keys), None if oidc is None else oidc.verifier)
+        server = ServerAccess(access.keys, access.sessions, None if oidc is None else oidc.verifier)
         sign_in = SignIn(access.store, server, oidc, after="/" if settings.console else "/login") if authenticate is None else None
         self.app = ApiApp(
             access,

@@ -124,20 +124,21 @@ class SignIn:
         if request.header("origin"):  # a program has none
             expect_own_page(request)
         given = await _fields(request)
+        key = given.get("key", "").strip()
         try:
-            caller = await self._server.keys.caller(given.get("key", "").strip())
+            caller = await self._server.keys.caller(key)
         except Unauthenticated as error:
             if _is_form(request):
                 return self._form(request, self._own_path(given.get("next", "")), str(error), 401)
             raise
-        opened = await self._opened(request, caller, {})
+        opened = await self._opened(request, caller, key=key)
         if _is_form(request):
             return _redirect(request, self._own_path(given.get("next", "")), session_cookie(opened, self._clock()))
         return await self._new_session(opened)
 
-    async def _opened(self, request: ApiRequest, caller: Caller, elsewhere: Mapping[str, frozenset[Role]]) -> OpenedSession:
+    async def _opened(self, request: ApiRequest, caller: Caller, elsewhere: Mapping[str, frozenset[Role]] | None = None, key: str = "") -> OpenedSession:
         store = AuditedStore(self._store, AuditedBy(caller, "session.open", request.address))
-        return await open_session(store, caller, request.address, request.header("user-agent"), elsewhere)
+        return await open_session(store, caller, request.address, request.header("user-agent"), elsewhere, key)
 
     # By the issuer
 

@@ -38,24 +38,29 @@ async def read_key(access: StoreAccess, tenant: str, id: str) -> KeyDetails:
 
 
 async def revoke_key(access: StoreAccess, caller: Caller, id: str, revision: int | None = None) -> KeyDetails:
-    """Revokes a key: within seconds no process accepts it, nor a session that it has opened. It stays listed for 90 days.
+    """Revokes a key: this process accepts it no more, nor a session that it has opened, and within seconds no other does. It stays listed for 90 days.
 
     Raises:
         NotFound: the tenant has no such key.
         StaleRecord: it is not at the revision.
     """
-    return await access_keys.revoke_key(access.store, caller.tenant, id, caller.subject, revision)
+    revoked = await access_keys.revoke_key(access.store, caller.tenant, id, caller.subject, revision)
+    access.keys.forget(id)
+    return revoked
 
 
 async def rotate_key(access: StoreAccess, tenant: str, id: str, overlap_s: float = OVERLAP_S, revision: int | None = None) -> CreatedKey:
-    """Gives a key a new secret, which is shown in this answer alone. The present one stays valid for `overlap_s` seconds, a day if nothing is said.
+    """Gives a key a new secret, which is shown in this answer alone. The present one stays valid for `overlap_s` seconds, a day if nothing is said,
+    and the sessions that it has opened end with it.
 
     Raises:
         NotFound: the tenant has no such key.
         StaleRecord: it is not at the revision.
         BadValue: the key was revoked or has expired, or the overlap is not valid.
     """
-    return await access_keys.rotate_key(access.store, tenant, id, overlap_s, revision)
+    rotated = await access_keys.rotate_key(access.store, tenant, id, overlap_s, revision)
+    access.keys.forget(id)
+    return rotated
 
 
 async def list_audit(access: StoreAccess, tenant: str, which: AuditFilter, limit: int = 100, after: str | None = None) -> AuditPage:
@@ -77,12 +82,13 @@ async def list_sessions(access: StoreAccess, tenant: str, subject: str | None = 
 
 
 async def revoke_session(access: StoreAccess, tenant: str, id: str) -> None:
-    """Ends a session: within seconds no process accepts its cookie.
+    """Ends a session: this process accepts its cookie no more, and within seconds no other does.
 
     Raises:
         NotFound: the tenant has no such session, or it has ended.
     """
     await sessions.revoke_session(access.store, tenant, id)
+    access.sessions.forget(id)
 
 
 async def whoami(access: StoreAccess, caller: Caller, allowed: tuple[str, ...] | None = None, server: ServerDescription = NO_SERVER) -> CallerDetails:

@@ -1,7 +1,8 @@
 """Keys of the service: each gives its holder roles in one tenant.
 
 The text of a key is ``prd_``, its public id, ``_`` and its secret of 256 random bits in base64. It is shown once, when the key is made. A key can be revoked,
-which takes effect in every process within `credentials.CACHE_S`, and rotated: then it has two secrets until the older one expires.
+which takes effect at once in the process that does it and in others within `credentials.CACHE_S`, and rotated: then it has two secrets until the older
+one expires.
 
 Its last use is approximate: `KeyVerifier.run` writes it in the background, at most once a minute, and a crash loses the last minute of it.
 """
@@ -144,7 +145,8 @@ async def revoke_key(store: Store, tenant: str, id: str, by: str, revision: int 
 
 
 async def rotate_key(store: Store, tenant: str, id: str, overlap_s: float = OVERLAP_S, revision: int | None = None) -> CreatedKey:
-    """Gives a key a new secret. The present one stays valid for `overlap_s`; one that was on its way out since an earlier rotation ends at once.
+    """Gives a key a new secret. The present one stays valid for `overlap_s`; one that was on its way out since an earlier rotation ends at once. Sessions
+    end with the secret that has opened them.
 
     Raises:
         NotFound: the tenant has no such key.
@@ -274,6 +276,10 @@ def _matches(text: str, key: AccessKey) -> list[bool]:
     return matches_digest(text, [one.sha256 for one in key.secrets])
 
 
+def _secret_of(sha256: bytes, key: AccessKey) -> KeySecret | None:
+    return next((one for one in key.secrets if one.sha256 == sha256), None)
+
+
 class KeyVerifier:
     """Tells who sends a key. A request costs no read of the store while the key is cached, and no write ever.
 
@@ -311,16 +317,19 @@ class KeyVerifier:
         ends = [at_s for at_s in (key.expires_at_s, secret.expires_at_s) if at_s is not None]
         return Caller(tenant, f"key:{id}", key.roles, queues=key.queues, expires_at_s=min(ends, default=None))
 
-    async def expect_valid(self, id: str) -> None:
-        """Checks that a key by which a session was opened may still be used.
+    async def expect_valid(self, id: str, sha256: bytes) -> None:
+        """Checks that a key by which a session was opened may still be used, with the secret of this hash. Sessions of older versions have none.
 
         Raises:
             Unauthenticated: it was revoked, has expired, or is forgotten.
             StoreUnavailable: it is not cached, and the store did not answer.
         """
-        if (found := await self._keys.find(id)) is None:
+        if (found := await self._keys.find(id, lambda key: not sha256 or _secret_of(sha256, key) is not None)) is None:
             raise Unauthenticated(f"the key {id} is not known any more. {_ANOTHER}")
-        _expect_not_over(id, found[1], self._clock())
+        now_s, key = self._clock(), found[1]
+        _expect_not_over(id, key, now_s)
+        if sha256 and ((secret := _secret_of(sha256, key)) is None or _is_over(secret.expires_at_s, now_s)):
+            raise Unauthenticated(f"the key {id} was rotated, and the secret that has opened this session has expired. Sign in again")
 
     def forget(self, id: str) -> None:
         """Has the next request read a key anew, since this process has changed it."""

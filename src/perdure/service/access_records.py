@@ -41,7 +41,8 @@ class LastKeyUse(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A session, as it is stored. `elsewhere` are the roles of the person in other tenants, which they may switch to."""
+    """A session, as it is stored. `elsewhere` are the roles of the person in other tenants, which they may switch to; `key_sha256` is the hash of the secret
+    of the key that has opened it, if one has."""
 
     subject: str
     roles: frozenset[Role]
@@ -53,6 +54,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""
     agent: str = ""
     elsewhere: dict[str, frozenset[Role]] = {}
+    key_sha256: bytes = b""
 
 
 class AuditTarget(msgspec.Struct, frozen=True):

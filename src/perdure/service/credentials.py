@@ -27,7 +27,7 @@ KEPT_S = 90 * 86_400.0
 """How long what has expired or was revoked is still listed."""
 
 CACHE_S = 5.0
-"""How long a credential that was read may be used without another read: a revocation takes effect within this time in each process."""
+"""How long a credential that was read may be used without another read: a revocation takes effect within this time in other processes."""
 CACHED_MAX = 10_000
 IDS_TRIED = 20
 """How many random ids are tried for a new credential."""
@@ -126,6 +126,7 @@ class CredentialCache(Generic[T]):
     def forget(self, id: str) -> None:
         """Has the next request read a credential anew, since this process has changed it."""
         self._cached.pop(id, None)
+        self._reads.pop(id, None)  # one that is under way may have read what was before
 
     def _read_once(self, id: str) -> "asyncio.Task[_Cached[T] | None]":
         if (reading := self._reads.get(id)) is None:
@@ -134,7 +135,8 @@ class CredentialCache(Generic[T]):
         return reading
 
     def _ended(self, id: str, done: "asyncio.Task[_Cached[T] | None]") -> None:
-        del self._reads[id]
+        if self._reads.get(id) is done:
+            del self._reads[id]
         if not done.cancelled():
             done.exception()  # those that wait are given it; if all have gone, asyncio need not complain
 
@@ -143,11 +145,14 @@ class CredentialCache(Generic[T]):
         before = self._cached.get(id)
         tenant = await self._tenant(id) if before is None else before.tenant
         record = None if tenant is None else await self._kind.read(self._store, tenant, id)
+        is_newest = self._reads.get(id) is asyncio.current_task()
         if tenant is None or record is None:
-            self.forget(id)
+            self._cached.pop(id, None)
             return None
-        found = self._cached[id] = _Cached(tenant, record.value, until_s)
-        self._cached.move_to_end(id)
+        found = _Cached(tenant, record.value, until_s)
+        if is_newest:
+            self._cached[id] = found
+            self._cached.move_to_end(id)
         while len(self._cached) > CACHED_MAX:
             self._cached.popitem(last=False)
         return found

@@ -1,7 +1,8 @@
 """Sessions of browsers: a person signs in once, by a key or by OIDC, and the browser then sends a cookie for 12 hours.
 
 The cookie has a token of 256 random bits, of which only the SHA-256 is stored. A session is revoked as a key is, within `credentials.CACHE_S`. One that a
-key has opened ends with the key. Roles by OIDC are those at the time of sign-in: a change of groups takes effect with the next session.
+key has opened ends with the key, and with the secret of the key that was given. Roles by OIDC are those at the time of sign-in: a change of groups takes
+effect with the next session.
 
 What a page sends to change something also carries a CSRF token, which follows from the session's token and is not stored.
 """
@@ -64,9 +65,9 @@ class OpenedSession(msgspec.Struct, frozen=True):
 
 
 async def open_session(
-    store: Store, caller: Caller, address: str = "", agent: str = "", elsewhere: Mapping[str, frozenset[Role]] | None = None
+    store: Store, caller: Caller, address: str = "", agent: str = "", elsewhere: Mapping[str, frozenset[Role]] | None = None, key: str = ""
 ) -> OpenedSession:
-    """Opens a session for a caller who has just proved who they are; it ends after 12 hours, or with their key.
+    """Opens a session for a caller who has just proved who they are, by `key` if it is not empty; it ends after 12 hours, or with their key.
 
     The end of an OIDC token does not end it: the token only proved who they were at sign-in.
     """
@@ -84,6 +85,7 @@ async def open_session(
         address=address,
         agent=agent[:AGENT_CHARACTERS_MAX],
         elsewhere=others,
+        key_sha256=secret_digest(key) if key else b"",
     )
     return await _opened(store, caller.tenant, session)
 
@@ -173,7 +175,8 @@ class FoundSession(msgspec.Struct, frozen=True):
 class SessionVerifier:
     """Tells who sends a cookie. A request costs no read of the store while the session is cached.
 
-    With `keys`, a session that a key has opened ends when that key is revoked. `clock` is the time of day, and `monotonic` that of the cache.
+    With `keys`, a session that a key has opened ends when that key is revoked, or loses the secret by a rotation. `clock` is the time of day, and `monotonic`
+    that of the cache.
     """
 
     def __init__(
@@ -197,7 +200,7 @@ class SessionVerifier:
         if self._clock() >= session.expires_at_s:
             raise Unauthenticated(f"the session has ended after its time. {_AGAIN}")
         if self._keys is not None and session.subject.startswith("key:"):
-            await self._keys.expect_valid(session.subject.removeprefix("key:"))
+            await self._keys.expect_valid(session.subject.removeprefix("key:"), session.key_sha256)
         return FoundSession(id, tenant, session)
 
     async def caller(self, token: str) -> Caller:

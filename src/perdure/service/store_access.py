@@ -16,12 +16,14 @@ from perdure.runtime.change_watcher import ChangeWatcher
 from perdure.runtime.engine import Engine
 from perdure.runtime.execution_results import Ending, wait_for_result
 from perdure.runtime.local_engine import wait_for_end
+from perdure.service.access_keys import KeyVerifier
 from perdure.service.code_plans import CodePlans
 from perdure.service.execution_folds import FoldCache
 from perdure.service.execution_tails import ExecutionTails
 from perdure.service.history_tails import HistoryCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.service.people.earlier_approvals import EarlierApprovals
+from perdure.service.sessions import SessionVerifier
 from perdure.service.tenant_changes import TenantChanges
 from perdure.service.triggers.webhook_deliveries import RejectedDeliveries
 from perdure.stores.outbox import OutboxTransactions
@@ -68,6 +70,8 @@ class StoreAccess:
         self.earlier_approvals = EarlierApprovals(store)
         self.rejected_deliveries = RejectedDeliveries()
         self.changes = TenantChanges(store)
+        self.keys = KeyVerifier(store)
+        self.sessions = SessionVerifier(store, self.keys)
         self._payloads = BlobCache(store)
 
     def call(self, operation: Callable[Concatenate["StoreAccess", P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
