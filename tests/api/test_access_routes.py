@@ -42,6 +42,11 @@ async def test_keys_are_made_listed_rotated_and_revoked(api: Api) -> None:
     missing = await api("DELETE", "/api/keys/nothing")
     assert (missing.status, missing.json["code"]) == (404, "not_found")
     assert (await api("POST", "/api/keys", {"name": "ci", "roles": ["root"]})).json["where"] == "/roles/0"
+    assert (await api("POST", "/api/keys", {"name": "", "roles": ["viewer"]})).json["where"] == "/name"
+    late = (await api("POST", "/api/keys", {"name": "ci", "roles": ["viewer"], "validSeconds": -1}, idempotency_key="k")).json
+    assert (late["where"], late["detail"][:17]) == ("/validSeconds", "/validSeconds: -1")
+    assert (await api("POST", f"/api/keys/{id}/rotate", {"overlapSeconds": -1})).json["where"] == "/overlapSeconds"
+    assert (await api("GET", "/api/keys?limit=0")).json["where"] == "/limit"
 
 
 async def test_sessions_are_listed_and_ended(api: Api) -> None:

@@ -227,7 +227,7 @@ async def test_a_revoked_key_is_listed_for_a_while_and_then_forgotten(store: Sto
 @pytest.mark.parametrize(
     ("fields", "error", "why"),
     [
-        ({"name": ""}, BadName, "name of the key"),
+        ({"name": ""}, BadName, "the name ''"),
         ({"roles": ()}, BadValue, "viewer, operator"),
         ({"roles": ("root",)}, BadValue, "viewer, operator"),
         ({"queues": ()}, BadValue, "queues"),

@@ -211,13 +211,17 @@ class ApiApp:
         self, scope: AsgiScope, receive: AsgiReceive, headers: dict[str, str], send: AsgiSend, fields: RequestFields
     ) -> ApiAnswer | None:
         try:
-            return await self._answer(ApiRequest(scope, receive, self._root_path, headers), fields, send)
+            request = ApiRequest(scope, receive, self._root_path, headers)
         except Refusal as refusal:
-            return ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
+            return _refusal_answer(refusal)
+        try:
+            return await self._answer(request, fields, send)
+        except Refusal as refusal:
+            return _refusal_answer(refusal)
         except WaitOver as over:
-            return _error_answer(over.error, wire_codec.MEDIA_TYPE in headers.get("accept", ""))
+            return _error_answer(over.error, request)
         except PerdureError as error:
-            return _error_answer(error, wire_codec.MEDIA_TYPE in headers.get("accept", ""))
+            return _error_answer(error, request)
 
     async def _answer(self, request: ApiRequest, fields: RequestFields, send: AsgiSend) -> ApiAnswer | None:
         if request.segments in OWN_ROUTES:
@@ -242,6 +246,7 @@ class ApiApp:
             await self._answer_at_endpoint(self._mcp, request, fields, send)
             return None
         route, path = self._find(request)
+        request.places = route.reader.places
         fields.route = f"/api/call/{route.operation.name}" if request.segments[:2] == CALL_ROUTE else route.operation.path
         caller = await self._expect_allowed(route.operation, request, fields)
         self._expect_within_rate(caller)
@@ -276,16 +281,15 @@ class ApiApp:
     async def _answer_once(self, keyed: KeyedRequest, operation: Operation, request: ApiRequest, arguments: dict[str, Any], caller: Caller) -> ApiAnswer:
         """Answers a request with an idempotency key; a second one with what the first was given."""
         made: list[tuple[KeptAnswer, ApiAnswer]] = []
-        is_binary = wire_codec.MEDIA_TYPE in request.header("accept")
 
         async def perform(access: StoreAccess) -> KeptAnswer:
             try:
                 answer = await self._result_answer(access, operation, request, arguments, caller)
                 kept = kept_answer(keyed, operation, answer)
             except WaitOver as over:
-                answer, kept = _error_answer(over.error, is_binary), kept_answer(keyed, operation, ApiAnswer(GONE))
+                answer, kept = _error_answer(over.error, request), kept_answer(keyed, operation, ApiAnswer(GONE))
             except PerdureError as error:
-                answer = _error_answer(error, is_binary)
+                answer = _error_answer(error, request)
                 kept = kept_answer(keyed, operation, answer)
             made.append((kept, answer))
             return kept
@@ -466,7 +470,11 @@ async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:
     await send({"type": "lifespan.shutdown.complete"})
 
 
-def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
+def _refusal_answer(refusal: Refusal) -> ApiAnswer:
+    return ApiAnswer(refusal.status, _encode_json(problems.refusal_problem(refusal)), problems.MEDIA_TYPE, refusal.headers)
+
+
+def _error_answer(error: PerdureError, request: ApiRequest) -> ApiAnswer:
     status = problems.status_of(type(error))
     if status >= 500:
         logger.warning("%s: %s", error.code, error)
@@ -477,9 +485,9 @@ def _error_answer(error: PerdureError, is_binary: bool) -> ApiAnswer:
         if status in (429, 503) or isinstance(error, RequestUnderWay)
         else ()
     )
-    if is_binary:
+    if wire_codec.MEDIA_TYPE in request.header("accept"):
         return ApiAnswer(status, wire_codec.encode_error(error), wire_codec.MEDIA_TYPE, headers)
-    return ApiAnswer(status, _encode_json(problems.problem_of(error)), problems.MEDIA_TYPE, headers)
+    return ApiAnswer(status, _encode_json(problems.problem_of(error, request.places)), problems.MEDIA_TYPE, headers)
 
 
 def _unless_known(request: ApiRequest, answer: ApiAnswer) -> ApiAnswer:

@@ -1,7 +1,7 @@
 """Requests as an ASGI server hands them over, and answers to them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote
 
@@ -52,6 +52,8 @@ class ApiRequest:
         self.path = (raw.removeprefix(root) if root and (raw == root or raw.startswith(root + b"/")) else raw).decode("latin-1")
         parts = self.path.strip("/").split("/")
         self.segments = tuple(map(_decoded, parts)) if "%" in self.path else tuple(parts)
+        self.places: Mapping[str, str] = {}
+        """The places of the arguments of its operation by their names in Python, as JSON pointers: errors name them so. Empty until the route is known."""
         self._body: bytes | None = None
 
     @property

@@ -1,6 +1,6 @@
 """Errors as HTTP answers: RFC 9457 problem details, with the code of the error, and what to do next."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -8,6 +8,7 @@ import msgspec
 from perdure.core import errors as e
 from perdure.core.paths import Key
 
+NO_PLACES: Mapping[str, str] = {}
 MEDIA_TYPE = "application/problem+json"
 
 STATUSES: dict[type[Exception], int] = {
@@ -49,12 +50,14 @@ def status_of(kind: type[BaseException]) -> int:
     return next((STATUSES[one] for one in kind.__mro__ if one in STATUSES), 500)
 
 
-def problem_of(error: e.PerdureError) -> dict[str, Any]:
-    """Returns the problem details of an error."""
-    status = status_of(type(error))
-    found: dict[str, Any] = {"type": "about:blank", "title": error.code.replace("_", " "), "status": status, "detail": str(error), "code": error.code}
+def problem_of(error: e.PerdureError, places: Mapping[str, str] = NO_PLACES) -> dict[str, Any]:
+    """Returns the problem details of an error. `places` are those of arguments in the request by their names in Python."""
+    status, detail = status_of(type(error)), str(error)
+    found: dict[str, Any] = {"type": "about:blank", "title": error.code.replace("_", " "), "status": status, "detail": detail, "code": error.code}
     if where := _place_of(error):
-        found["where"] = where
+        found["where"] = place = places.get(where, where)
+        if detail.startswith(f"{where}: "):
+            found["detail"] = f"{place}{detail.removeprefix(where)}"
     if isinstance(error, e.Ambiguous):
         found["candidates"] = _shown_keys(error.candidates)
     if isinstance(error, e.TooManyActive) and error.present:

@@ -52,6 +52,10 @@ class RequestArguments:
         self.fields = [field for field in every if field.json_name not in self.in_path]
         self._fields_in_path = [field for field in every if field.json_name in self.in_path]
         self._needed = [field for field in self.fields if field.default is msgspec.NODEFAULT]
+        self.places = {name: f"/{name}" for name in self.in_path}
+        """The places of arguments as JSON pointers, by their names in Python, with and without a unit at the end."""
+        for field in every:
+            self.places |= dict.fromkeys((field.name, field.name.removesuffix("_s")), f"/{field.json_name}")
         self.makes_key = any(field.name == "key" for group in self.groups for field in group.fields)
 
     def read(self, path: Mapping[str, str], given: Mapping[str, Any], tenant: str, new_id: str = "") -> dict[str, Any]:

@@ -102,7 +102,7 @@ async def create_key(store: Store, tenant: str, request: KeyRequest, by: str) ->
     Raises:
         BadName, BadValue: its name, a role, a queue or its time is not valid.
     """
-    _, tenant = checked_name(request.name, "name of the key"), checked_name(tenant, "tenant")
+    _, tenant = checked_name(request.name, "name"), checked_name(tenant, "tenant")
     now_s = (await store.store_time()).now_s
     if request.valid_s is not None and not 0 < request.valid_s < 1e10:
         raise BadValue("valid_s", request.valid_s, "a number of seconds greater than 0, or None for a key without an end")
