@@ -230,6 +230,11 @@ async def test_the_document_describes_every_route_and_refers_only_to_what_it_has
 async def test_health_and_readiness(api: Api) -> None:
     assert (await api("GET", "/healthz")).json == {"status": "ok"}
     assert (await api("GET", "/readyz")).json == {"status": "ok", "epoch": 1}
+    for path in ("/healthz", "/readyz", "/openapi.json"):
+        assert (await api("HEAD", path)).status == 200
+        for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE"):
+            answer = await api(method, path)
+            assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
     api.app.begin_stop()
     assert (await api("GET", "/readyz")).status == 503
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import httpx2
 import pytest
@@ -79,6 +79,16 @@ async def test_a_page_of_another_origin_signs_nobody_in(service: Service, page: 
 async def test_after_the_sign_in_a_browser_stays_here(service: Service, next: str) -> None:
     answer = await Browser(service)("POST", "/login", form={"key": await service.key("viewer"), "next": next})
     assert (answer.status, answer.headers["location"]) == (303, "/flows/")
+
+
+@pytest.mark.parametrize(
+    ("next", "location"),
+    [("/executions/größe ab?q=%C3%A9&x=ü#é", "/executions/gr%C3%B6%C3%9Fe%20ab?q=%C3%A9&x=%C3%BC#%C3%A9"), ("/a%2Fb?c=1,2", "/a%2Fb?c=1,2")],
+)
+async def test_a_location_has_what_no_url_may_have_in_percent(service: Service, next: str, location: str) -> None:
+    raw = urlencode({"key": await service.key("viewer"), "next": next})
+    answer = await service("POST", "/login", raw=raw, content_type="application/x-www-form-urlencoded")
+    assert (answer.status, answer.headers["location"]) == (303, f"/flows{location}")
 
 
 async def test_text_of_others_is_escaped_in_pages(service: Service) -> None:

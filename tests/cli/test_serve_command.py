@@ -116,6 +116,7 @@ def test_pages_of_other_origins_are_let_in_where_they_are_named(tmp_path: Path) 
             answer = server.request("GET", "/api/executions", key=key, headers={"Origin": origin})
             assert (answer.headers["access-control-allow-origin"], answer.headers["vary"]) == (origin, "Origin")
             assert "access-control-allow-credentials" not in answer.headers
+        assert server.request("OPTIONS", "/metrics", headers={"Origin": "https://a.example", **asks}).status == 204
         refused = server.request("OPTIONS", "/api/executions", headers={"Origin": "https://evil.example", **asks})
         assert refused.status == 405 and "access-control-allow-origin" not in refused.headers
 

@@ -26,7 +26,7 @@ from perdure.api.idempotent_requests import GONE, expect_same_start, kept_answer
 from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import form_of
 from perdure.api.openapi_document import NO_PATHS, openapi_document
-from perdure.api.problems import Refusal
+from perdure.api.problems import Refusal, not_allowed
 from perdure.api.record_answers import RecordAnswers
 from perdure.api.request_arguments import RequestArguments
 from perdure.api.request_log import AccompaniedRequest
@@ -224,8 +224,12 @@ class ApiApp:
             return _error_answer(error, request)
 
     async def _answer(self, request: ApiRequest, fields: RequestFields, send: AsgiSend) -> ApiAnswer | None:
+        if (preflight := self._headers.preflight(request)) is not None:
+            return preflight
         if request.segments in OWN_ROUTES:
             fields.route = f"/{request.segments[0]}"
+            if request.method not in ("GET", "HEAD"):
+                raise not_allowed(request.method, ("GET",))
             match request.segments:
                 case ("healthz",):
                     return ApiAnswer(200, b'{"status":"ok"}')
@@ -236,8 +240,6 @@ class ApiApp:
                     return ApiAnswer(200, self._document)
                 case ("metrics",) if self._metrics is not None:
                     return await self._shown_metrics(self._metrics, request)
-        if (preflight := self._headers.preflight(request)) is not None:
-            return preflight
         for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks, self.console):
             if others is not None and (other := await others(request)) is not None:
                 fields.route = ROUTES_OF_LINKS.get(type(others), f"/{request.segments[0]}")
@@ -342,8 +344,7 @@ class ApiApp:
         if (found := self._routes.find(request.segments)) is not None:
             methods, given = found
             if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is None:
-                names = ", ".join(sorted(methods))
-                raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
+                raise not_allowed(request.method, sorted(methods))
             return route, dict(zip(route.reader.in_path, given, strict=True))
         raise Refusal(404, "not_found", f"there is no {request.path} here", "GET /openapi.json lists the paths")
 

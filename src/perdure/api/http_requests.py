@@ -139,8 +139,13 @@ def _too_large(bytes_max: int) -> Refusal:
 
 
 def headers_of(scope: AsgiScope) -> dict[str, str]:
-    """The headers of a request, of which names are in lower case."""
-    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    """The headers of a request, of which names are in lower case. One that is repeated has its values as a list, which is what it means."""
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+    found = dict(headers)
+    if len(found) < len(headers):
+        for repeated in {name for name in found if sum(name == one for one, _ in headers) > 1}:
+            found[repeated] = ("; " if repeated == "cookie" else ", ").join(value for name, value in headers if name == repeated)
+    return found
 
 
 def headers_of_answer(answer: ApiAnswer) -> Headers:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from perdure.api.http_requests import ApiAnswer, ApiRequest
-from perdure.api.problems import MEDIA_TYPE, Refusal
+from perdure.api.problems import MEDIA_TYPE, Refusal, not_allowed
 from perdure.api.sign_in_page import html_answer
 from perdure.service.rate_limits import RateLimiter
 
@@ -31,7 +31,7 @@ def token_of(request: ApiRequest, path: tuple[str, ...], limiter: RateLimiter | 
     if tuple(begin) != path:
         return None
     if request.method not in ("GET", "HEAD", "POST"):
-        raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", "use GET or POST", ((b"allow", b"GET, HEAD, POST"),))
+        raise not_allowed(request.method, ("GET", "POST"))
     if limiter is not None and (left_s := limiter.take(f"link\0{request.address}", time.monotonic())):
         after = ((b"retry-after", str(math.ceil(left_s)).encode()),)
         raise Refusal(429, "too_many_requests", "this address asks more often than this server allows", f"ask again in {left_s:.2g} s", after)

@@ -87,6 +87,12 @@ def _place_of(error: e.PerdureError) -> str:
     return ""
 
 
+def not_allowed(method: str, methods: Iterable[str]) -> Refusal:
+    """Returns the refusal of a request whose path takes other methods; one that takes GET takes HEAD too."""
+    names = ", ".join("GET, HEAD" if one == "GET" else one for one in methods)
+    return Refusal(405, "method_not_allowed", f"{method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
+
+
 def missing_library(missing: ImportError) -> Refusal:
     """Returns the refusal of a request for MCP where the library of the protocol is not installed."""
     return Refusal(501, "missing_extra", str(e.MissingExtra("MCP", missing.name or "mcp", "mcp")), "ask the person who runs the server")

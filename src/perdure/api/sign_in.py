@@ -14,7 +14,7 @@ A key is in the body of a request and never in a URL. What changes something com
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 import msgspec
 
@@ -22,7 +22,7 @@ from perdure.api import sign_in_document, sign_in_page
 from perdure.api.http_requests import ApiAnswer, ApiRequest
 from perdure.api.json_bodies import json_body
 from perdure.api.json_forms import write_time
-from perdure.api.problems import Refusal, status_of
+from perdure.api.problems import Refusal, not_allowed, status_of
 from perdure.api.server_access import CSRF_HEADER, ServerAccess, cookie_of, expect_own_page
 from perdure.core.errors import Forbidden, IssuerUnavailable, Unauthenticated
 from perdure.service import oidc_sign_in
@@ -92,8 +92,7 @@ class SignIn:
         if (methods := self._routes.get(request.segments)) is None:
             return None
         if (respond := methods.get("GET" if request.method == "HEAD" else request.method)) is None:
-            names = ", ".join(methods)
-            raise Refusal(405, "method_not_allowed", f"{request.method} is not allowed here", f"use {names}", ((b"allow", names.encode()),))
+            raise not_allowed(request.method, methods)
         return await respond(request)
 
     def _next_of(self, request: ApiRequest) -> str:
@@ -226,7 +225,12 @@ def _session_answer(found: FoundSession, token: str, *cookies: str) -> ApiAnswer
 
 
 def _redirect(request: ApiRequest, path: str, *cookies: str) -> ApiAnswer:
-    return ApiAnswer(303, headers=((b"location", f"{request.root}{path}".encode()), *((b"set-cookie", one.encode()) for one in cookies)))
+    return ApiAnswer(303, headers=((b"location", _encoded(f"{request.root}{path}")), *((b"set-cookie", one.encode()) for one in cookies)))
+
+
+def _encoded(url: str) -> bytes:
+    """A URL as a header has it: what no URL may have is in percent, and what is in percent stays so."""
+    return quote(url, safe="/?#[]@!$&'()*+,;=:%").encode()
 
 
 def _attempt_cookie(text: str) -> str:
