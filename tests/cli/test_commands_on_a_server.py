@@ -117,3 +117,14 @@ async def test_executions_are_exported_verified_and_pruned_by_the_server(served:
     assert await served.on_server("verify") == "all executions: their records agree\n"
     assert await served.on_both("verify bad") == "1 execution: its records agree\n"
     assert (await served.on_server("prune --older-than 0s --workflow calc --status failed")).startswith("1 execution was removed")
+
+
+async def test_an_engine_knows_its_built_in_workflows_and_lists_only_those_of_users(served: Served) -> None:
+    listed = await served.on_both("ls --all -o json")
+    assert "perdure.approval" in listed, "o1 waits for an approval"
+    for where in (("--db", served.db), ("--server", served.url)):
+        assert "no running engine" not in await _output("ls --all", *where, 0)
+    (approval,) = (one["id"] for one in json.loads(listed) if one["workflow"] == "perdure.approval")
+    assert "no running engine" not in await _output("show perdure.approval/" + approval.replace(" ", "%20"), "--db", served.db, 0)
+    assert "no running engine" not in await _output("doctor", "--db", served.db, 0)
+    assert "perdure." not in await served.on_server("engines") and "perdure." not in await served.on_server("workflow ls")

@@ -9,6 +9,7 @@ import pytest
 from perdure import Ambiguous, Context, ExecutionFailed, NotFound, Retry, Signal, step, workflow
 from perdure.core.errors import BadName, BadValue
 from perdure.core.paths import Key
+from perdure.runtime.registrations import BUILT_IN_WORKFLOWS
 from perdure.service.store_access import HEADS_PER_PAGE
 from perdure.sync_client import AsyncClient, ListedExecution
 from tests.runtime.cluster import Cluster, now_s, settle
@@ -333,6 +334,8 @@ async def test_state_can_be_queried_while_it_runs_and_after_its_end(c: Cluster, 
 
 # Who works here.
 
+BUILT_IN_PROGRAMS = sorted(name for one in BUILT_IN_WORKFLOWS for name in one.programs)
+
 
 @virtually
 async def test_engines_and_workers_are_listed_with_what_they_know_and_hold(c: Cluster, client: AsyncClient) -> None:
@@ -342,7 +345,7 @@ async def test_engines_and_workers_are_listed_with_what_they_know_and_hold(c: Cl
     await client.start(one, 100.0)
     await settle(1)
     known, worker = await client.engines()
-    assert (known.kind, known.programs, known.executions, known.alive) == ("engine", ["one@", "one@1", "order@", "order@2"], 1, True)
+    assert (known.kind, known.programs, known.executions, known.alive) == ("engine", ["one@", "one@1", "order@", "order@2", *BUILT_IN_PROGRAMS], 1, True)
     assert known.name == engine.engine.holder and known.pid > 0 and known.host and known.started_at_s is not None
     assert (worker.kind, worker.queues, worker.tasks, worker.alive) == ("worker", ["gpu"], 0, True)
     await engine.kill()

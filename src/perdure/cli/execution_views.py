@@ -18,13 +18,12 @@ from perdure.cli.terminal_text import execution_name
 from perdure.core.attribute_filter import attribute_text
 from perdure.core.attributes import attribute_values_of
 from perdure.core.errors import ErrorInfo
-from perdure.core.operations import PROPOSAL_AGENT_WORKFLOW
 from perdure.core.program import CATALOG_PROGRAM, is_hosted, program_name, program_text
 from perdure.core.views import PublicEvent, StepView
 from perdure.definitions.graph.graph_workflow import VERSION_ATTRIBUTE
 from perdure.runtime.execution_results import ENDED_STATUSES
 from perdure.service.execution_records import ExecutionRecord
-from perdure.service.queries import ExecutionStatus, HolderView, ListedExecution
+from perdure.service.queries import INTERNAL_WORKFLOWS, ExecutionStatus, HolderView, ListedExecution
 
 FORGOTTEN_LOOPS_MAX = 5
 """The number of loops of which forgotten iterations are listed."""
@@ -82,8 +81,8 @@ def engine_table(views: Sequence[HolderView], now_s: float) -> TextTable:
 
 
 def _engine_row(one: HolderView, now_s: float) -> tuple[TextCell, ...]:
-    hidden = (CATALOG_PROGRAM, PROPOSAL_AGENT_WORKFLOW)
-    own = [program for program in one.programs if not program.endswith("@") and not program.startswith(hidden)]
+    named = (program for program in one.programs if not program.endswith("@") and not program.startswith(CATALOG_PROGRAM))
+    own = [program for program in named if program.rpartition("@")[0] not in INTERNAL_WORKFLOWS]
     hosts = ["definitions"] if any(map(is_hosted, one.programs)) else []
     knows = ", ".join((*own, *hosts, *(f"queue {queue}" for queue in one.queues)))
     since = "" if one.started_at_s is None else terminal_text.relative_time(one.started_at_s, now_s)

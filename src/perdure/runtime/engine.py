@@ -167,7 +167,7 @@ class Engine:
         roots = None if self.roots is None else sorted(self.roots)
         definitions = tuple(name for name, one in self.known.items() if isinstance(one, GraphWorkflow))
         inputs, receives = ({}, {}) if roots is not None else told_schemas(self.known.values())
-        own = msgspec.structs.replace(self._process, programs=sorted(_program_names(self.known)), roots=roots, toolboxes=self._toolboxes)
+        own = msgspec.structs.replace(self._process, programs=sorted(self._programs), roots=roots, toolboxes=self._toolboxes)
         scheduled = tuple(one.name for one in self.known.values() if isinstance(one, CodeWorkflow) and one.schedule is not None)
         return msgspec.structs.replace(own, definitions=definitions, inputs=inputs, messages=receives, scheduled=scheduled)
 

@@ -15,7 +15,6 @@ import msgspec
 
 from perdure.core.errors import Ambiguous, BadValue, DefinitionDisabled, NotFound
 from perdure.core.limits import DEPTH_MAX
-from perdure.core.operations import PROPOSAL_WORKFLOW
 from perdure.core.pinned_calls import PinnedCall
 from perdure.core.program import program_name
 from perdure.core.values import Blob
@@ -140,8 +139,6 @@ class _CallSearch:
         name, _, wanted = target.partition("@")
         if ":" in name or not (target == name or wanted.isdecimal()):
             return False
-        if target == PROPOSAL_WORKFLOW:  # every engine that runs the catalog has it, and declares only the workflows of users
-            return True
         if not self._asked:
             self._processes, self._asked = await live_processes(self._access.store), True
         near = None if self._processes is None else [one for one in self._processes if one.programs and one.roots is None and one.serves(self._tenant)]

@@ -4,9 +4,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.core.operations import PROPOSAL_AGENT_WORKFLOW
 from perdure.core.program import CATALOG_PROGRAM, program_base
 from perdure.runtime import holder
+from perdure.service.queries import INTERNAL_WORKFLOWS
 from perdure.service.store_access import StoreAccess
 from perdure.stores.protocol import Store
 
@@ -35,7 +35,7 @@ async def list_code_workflows(access: StoreAccess, tenant: str, text: str = "") 
             continue
         for program in process.programs:
             name, _, version = program_base(program).rpartition("@")
-            is_own = name.startswith(CATALOG_PROGRAM) or name == PROPOSAL_AGENT_WORKFLOW
+            is_own = name.startswith(CATALOG_PROGRAM) or name in INTERNAL_WORKFLOWS
             if not version.isdecimal() or name in process.definitions or is_own or text.casefold() not in name.casefold():
                 continue
             engines.setdefault((name, int(version)), []).append(lease.holder)
