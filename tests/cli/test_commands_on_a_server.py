@@ -128,3 +128,14 @@ async def test_an_engine_knows_its_built_in_workflows_and_lists_only_those_of_us
     assert "no running engine" not in await _output("show perdure.approval/" + approval.replace(" ", "%20"), "--db", served.db, 0)
     assert "no running engine" not in await _output("doctor", "--db", served.db, 0)
     assert "perdure." not in await served.on_server("engines") and "perdure." not in await served.on_server("workflow ls")
+
+
+async def test_you_are_the_same_person_on_a_server_of_this_machine(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERDURE_USER", "ada")
+    assert json.loads(await served.on_both("people show --json"))["name"] == "ada"
+
+
+async def test_a_value_without_a_name_is_refused_as_the_input_of_a_definition(served: Served) -> None:
+    for given in ("5", "5 6", "5 -i cents=5"):
+        said = await served.on_both(f"start order {given}", 10)
+        assert "takes its input by name, and 5 has none" in said and "perdure start order -i NAME=VALUE" in said

@@ -12,14 +12,24 @@ from perdure.core.attribute_filter import parse_attribute_value
 from perdure.core.attributes import AttributeValue, ShownAttributes
 from perdure.core.errors import BadValue
 
+INTEGER_DIGITS_MAX = 4_300
+"""The digits of the largest integer that Python reads."""
+
 
 def parse_value(text: str, hint: Any = Any) -> Any:
     """Parses `text` as JSON (``3``, ``true``, ``{"a": 1}``), else returns the text itself.
 
     If the hint is `str`, ``007`` and ``true`` stay text; only a text ``"in quotes"`` is parsed.
+
+    Raises:
+        BadValue: it has a number that JSON can't pass on, or is nested too deeply.
     """
     try:
         read = _json(text)
+    except BadValue:
+        if hint is str:
+            return text
+        raise
     except ValueError:
         return text
     return text if hint is str and not isinstance(read, str) else read
@@ -103,6 +113,8 @@ def _document(source: str) -> Any:
     try:
         text = sys.stdin.read() if source == "-" else Path(source).read_text("utf-8")
         return _json(text)
+    except BadValue:
+        raise
     except OSError as error:
         raise BadValue("--input", source, f"a file that can be read: {error.strerror}") from error
     except ValueError as error:
@@ -112,7 +124,22 @@ def _document(source: str) -> Any:
 def _json(text: str) -> Any:
     from json import loads
 
-    return loads(text, parse_constant=_no_json)
+    try:
+        return loads(text, parse_constant=_no_json, parse_float=_finite, parse_int=_whole)
+    except RecursionError:
+        raise BadValue("the input", text, "nested less deeply; pass deep data as a text of JSON") from None
+
+
+def _finite(number: str) -> float:
+    if abs(found := float(number)) == float("inf"):
+        raise BadValue("the input", number, "a number of at most 1.797e308; put text in double quotes ('\"...\"')")
+    return found
+
+
+def _whole(number: str) -> int:
+    if len(number) > INTEGER_DIGITS_MAX + 1:  # the sign
+        raise BadValue("the input", number, f"an integer of at most {INTEGER_DIGITS_MAX} digits; put text in double quotes ('\"...\"')")
+    return int(number)
 
 
 def _no_json(constant: str) -> Any:

@@ -30,14 +30,18 @@ def people() -> None:
 
 
 def with_people(settings: GlobalOptions, work: Callable[[AsyncPeople, str], Coroutine[Any, Any, T]], *, creates: bool = False) -> T:
-    """Runs `work` with the people of the service, and with the name of the caller: on a server that by which they have signed in, here that of the user."""
+    """Runs `work` with the people of the service, and with the name of the caller: that by which they have signed in to a server, else that of the user.
+
+    The user of this machine is also the caller of its `perdure dev`.
+    """
     from perdure.async_people import AsyncPeople
     from perdure.cli.approval_commands import current_user
     from perdure.operations import on_access
-    from perdure.service.callers import SIGNED_IN
+    from perdure.service.callers import LOCAL, SIGNED_IN
 
     async def done(call: LocalService) -> T:
-        own = current_user() if settings.server_url() is None else (await call(on_access.whoami, call.caller)).subject.removeprefix(SIGNED_IN)
+        subject = LOCAL.subject if settings.server_url() is None else (await call(on_access.whoami, call.caller)).subject
+        own = current_user() if subject == LOCAL.subject else subject.removeprefix(SIGNED_IN)
         return await work(AsyncPeople(call.access), own)
 
     return with_service(settings, done, creates=creates)

@@ -2,18 +2,22 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextvars import Context
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from perdure.code import context, divergence_report
 from perdure.code.call_options import WITH_OPTIONS, misplaced_options, refuse_options_among_arguments
 from perdure.code.declarations import CodeWorkflow
 from perdure.core import events as e
 from perdure.core import values
+from perdure.core.error_text import shown_value
 from perdure.core.errors import BadValue, Diverged, Undecodable
 from perdure.core.paths import Key, Path
 from perdure.core.program import Program
 from perdure.core.replay import LoadBlob
-from perdure.definitions.graph.graph_workflow import GraphWorkflow
+from perdure.definitions.graph.graph_workflow import DefinitionRelease, GraphWorkflow
+
+if TYPE_CHECKING:
+    from perdure.definitions.graph.ir import IR
 
 Workflow = CodeWorkflow | GraphWorkflow
 
@@ -66,24 +70,37 @@ def encode_input(workflow: Workflow | str, args: Sequence[Any], kwargs: Mapping[
         raw = workflow.codec.encode_args(args, kwargs, what)
         decoded, named = workflow.codec.decode_args(raw, what)
     except TypeError as error:
-        raise BadValue(f"the arguments of {workflow.name}", (args, dict(kwargs)), f"what it takes: {error}") from error
+        raise _refused_arguments(workflow, args, kwargs, str(error)) from error
     except Undecodable as error:
-        raise BadValue(f"the arguments of {workflow.name}", (args, dict(kwargs)), f"what it takes: {error.why}") from error
+        raise _refused_arguments(workflow, args, kwargs, error.why) from error
     if isinstance(workflow, GraphWorkflow) and workflow.release is not None:
-        _check_definition_input(workflow, decoded, named, verb)
+        _check_definition_input(workflow.name, workflow.release, decoded, named, verb)
     return raw
 
 
-def _check_definition_input(workflow: GraphWorkflow, args: Sequence[Any], kwargs: Mapping[str, Any], verb: str) -> None:
+def _refused_arguments(workflow: Workflow, args: Sequence[Any], kwargs: Mapping[str, Any], why: str) -> BadValue:
+    what = f"the arguments of {workflow.name}"
+    if isinstance(workflow, CodeWorkflow) or not args or isinstance(args[0], Mapping):
+        return BadValue(what, (args, dict(kwargs)), f"what it takes: {why}")
+    name = "NAME" if workflow.release is None else next(iter(_ir_of(workflow.release).input), "NAME")
+    how = f"Give each value its name: perdure start {workflow.name} -i {name}=VALUE, or {name}=value in Python"
+    message = f"{workflow.name} is a definition, which takes its input by name, and {shown_value(args[0])} has none. {how}"
+    return BadValue(what, list(args), "values by name", message)
+
+
+def _ir_of(release: DefinitionRelease) -> "IR":
+    from perdure.definitions.graph.plan import plan_of_definition  # a late import, so that code workflows do not load what definitions need
+
+    return plan_of_definition(release.sha256, {release.sha256: release.raw}).ir
+
+
+def _check_definition_input(workflow: str, release: DefinitionRelease, args: Sequence[Any], kwargs: Mapping[str, Any], verb: str) -> None:
     from perdure.definitions.format.dialect_rules import RULES
     from perdure.definitions.graph.definition_input import input_problems  # a late import, so that code workflows do not load what definitions need
-    from perdure.definitions.graph.plan import plan_of_definition
 
     given = {**(args[0] if args and isinstance(args[0], Mapping) else {}), **kwargs}
-    release = workflow.release
-    assert release is not None
-    ir = plan_of_definition(release.sha256, {release.sha256: release.raw}).ir
+    ir = _ir_of(release)
     if ir.input and RULES[ir.dialect].declared_names_only and (options := {one: kwargs[one] for one in kwargs if one in WITH_OPTIONS and one not in ir.input}):
-        raise misplaced_options(workflow.name, verb, options, args, {name: value for name, value in kwargs.items() if name not in options})
+        raise misplaced_options(workflow, verb, options, args, {name: value for name, value in kwargs.items() if name not in options})
     if found := input_problems(ir, given):
-        raise BadValue(f"the input of {workflow.name}", given, f"what it takes: {'; '.join(found)}")
+        raise BadValue(f"the input of {workflow}", given, f"what it takes: {'; '.join(found)}")
