@@ -376,6 +376,41 @@ async def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPat
             await client.list()
 
 
+async def test_https_at_a_port_of_http_is_refused_at_once_with_what_to_look_at(tmp_path: Path) -> None:
+    async with App(WORKFLOWS, db=f"sqlite:///{tmp_path}/a.db") as app, api_on_a_port(app.client._access.on_store("a test")) as url:
+        client = AsyncClient(url.replace("http:", "https:"))
+        with pytest.raises(StoreUnavailable, match="it may be one of http, and not https"):
+            await asyncio.wait_for(client.list(), http_access.RETRY_S / 2)
+        await client.aclose()
+
+
+@pytest.mark.parametrize("proxy", ["http://127.0.0.1:1", "socks5://127.0.0.1:1"])
+async def test_a_server_of_this_machine_is_reached_without_the_proxy_of_the_environment(proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    async with App(WORKFLOWS, db=f"sqlite:///{tmp_path}/a.db") as app, api_on_a_port(app.client._access.on_store("a test")) as url, AsyncClient(url) as client:
+        assert await client.list() == []
+
+
+async def test_a_proxy_is_named_where_the_server_is_not_reached_or_the_proxy_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("perdure.remote.http_access.RETRY_S", 0.0)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    async with AsyncClient("http://perdure.invalid") as client:
+        with pytest.raises(StoreUnavailable, match=r"NO_PROXY=perdure\.invalid does without"):
+            await client.list()
+    monkeypatch.setenv("HTTP_PROXY", "nonsense://me:secret@127.0.0.1:1")
+    with pytest.raises(BadValue, match="is not a URL of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY"):
+        HttpAccess("http://perdure.invalid")
+
+
+async def test_a_wait_for_a_server_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr("perdure.remote.http_access.RETRY_S", 0.3)
+    monkeypatch.setattr("perdure.remote.http_access.WARN_AFTER_S", 0.1)
+    async with AsyncClient("http://127.0.0.1:1") as client:
+        with pytest.raises(StoreUnavailable, match="Check that it runs, and the URL"):
+            await client.list()
+    assert [one.getMessage().partition(" Trying")[0][-4:] for one in caplog.records if one.name == "perdure.remote"] == ["URL."]
+
+
 @pytest.mark.parametrize("url", ["http://", "https://host?x=1", "http:///path", "http://[", "http://host:port", "http://host:70000"])
 def test_a_url_of_no_server_is_refused(url: str) -> None:
     with pytest.raises(BadValue, match="the URL of a server"):

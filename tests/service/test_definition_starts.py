@@ -206,7 +206,7 @@ async def test_input_that_the_version_does_not_take_is_refused_before_anything_s
     ):
         with pytest.raises(BadValue, match=why):
             await catalog_start(access, wanted(**given), "invoice")
-    with pytest.raises(BadValue, match="takes its input by name, and 5 has none.* -i cents=VALUE"):
+    with pytest.raises(BadValue, match=r"takes its input by name, and 5 has none.* -i cents=VALUE"):
         _ = await catalog_start(access, msgspec.structs.replace(wanted(), input=values.encode(((5,), {}), "the input")), "invoice")
     with pytest.raises(BadValue, match="the input of invoice"):
         await catalog_start(access, msgspec.structs.replace(wanted(), input=values.encode(5, "the input")), "invoice")

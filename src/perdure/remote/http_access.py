@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -18,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra, PerdureError, RequestUnderWay, StoreError, StoreUnavailable, WrongVerb
-from perdure.core.header_values import is_http_url, whole_number_of
+from perdure.core.header_values import is_http_url, is_loopback, whole_number_of
 from perdure.core.paths import Key
 from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, Operation
@@ -72,7 +73,14 @@ class HttpAccess:
         self._httpx, self.url = httpx2, url.rstrip("/")
         headers = {"accept": wire_codec.MEDIA_TYPE, "content-type": wire_codec.MEDIA_TYPE, **({"authorization": f"Bearer {token}"} if token else {})}
         limit = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
-        self._client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=limit, transport=transport, follow_redirects=False)
+        host = parts.hostname or ""
+        heeds_environment = parts.scheme == "https" or not is_loopback(host)  # no proxy reaches this machine, and none may see its token
+        self._uses_proxy = transport is None and heeds_environment and _has_proxy(parts.scheme, host)
+        how: dict[str, Any] = {"transport": transport, "trust_env": heeds_environment, "follow_redirects": False}
+        try:
+            self._client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=limit, **how)
+        except (ImportError, ValueError) as error:
+            raise BadValue("proxy", "***", f"a URL of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY that can be used here: {error}") from error
 
     def __repr__(self) -> str:
         return f"<the server {self.url}>"
@@ -120,8 +128,8 @@ class HttpAccess:
             except (self._httpx.TransportError, StoreUnavailable) as error:
                 if self._was_reached(error):
                     began_s += time.monotonic() - max(sent_s, began_s)
-                if time.monotonic() - began_s > RETRY_S:
-                    raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
+                if time.monotonic() - began_s > RETRY_S or _is_lasting(error):
+                    raise self._unreachable(error) from error
                 await asyncio.sleep(RETRY_MIN_S * 4)
 
     async def result(self, key: Key, after: int = 0, ending: Ending | None = None) -> bytes:
@@ -142,7 +150,7 @@ class HttpAccess:
         has_limit = operation.is_repeatable and not (given.get("wait") or given.get("wait_s"))
         timeout = self._httpx.USE_CLIENT_DEFAULT if has_limit else self._httpx.Timeout(None, connect=CONNECT_S)
         keyed = {} if operation.is_repeatable else {"idempotency-key": uuid4().hex}
-        began_s, pause_s = time.monotonic(), RETRY_MIN_S
+        began_s, pause_s, warned = time.monotonic(), RETRY_MIN_S, False
         while True:
             content, headers = wire_codec.encode(given), {**keyed, **_trace_headers()}
             request = self._client.build_request("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=timeout)
@@ -151,8 +159,11 @@ class HttpAccess:
             try:
                 answer = await self._client.send(request)
             except self._httpx.TransportError as error:
-                if is_late:
-                    raise StoreUnavailable(f"the server {self.url} can't be reached: {_text(error)}") from error
+                if is_late or _is_lasting(error):
+                    raise self._unreachable(error) from error
+                if not warned and time.monotonic() - began_s >= WARN_AFTER_S:
+                    logger.warning("%s. Trying again for %.0f s", self._unreachable(error), RETRY_S)
+                    warned = True
                 was_reached = self._was_reached(error)
             else:
                 if answer.is_success:
@@ -202,6 +213,21 @@ class HttpAccess:
             said = answer.text[:200]
         return StoreError(f"the server {self.url} answered {answer.status_code}: {said}")
 
+    def _unreachable(self, error: Exception) -> StoreUnavailable:
+        """Returns the error for a server that does not answer, with what to look at."""
+        advice = "Check that it runs, and the URL"
+        match _tls_error(error):
+            case ssl.SSLCertVerificationError():
+                advice = "Its certificate is not trusted here: SSL_CERT_FILE names the file of another authority"
+            case ssl.SSLError():
+                advice = "Check the URL: it may be one of http, and not https"
+            case None if self._uses_proxy:
+                name = urlsplit(self.url).hostname
+                advice = f"The request went through a proxy of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY; NO_PROXY={name} does without"
+            case None if self.url.startswith("http:") and isinstance(error, self._httpx.RemoteProtocolError | self._httpx.ReadError):
+                advice = "Check that it runs, and the URL: it may be one of https"
+        return StoreUnavailable(f"the server {self.url} can't be reached: {_text(error).rstrip('.')}. {advice}")
+
     def _no_server(self, error: object) -> StoreError:
         return StoreError(f"what answers at {self.url} is no server of Perdure, or one of another version: {error}. Check the URL, and its path behind a proxy")
 
@@ -224,6 +250,27 @@ def _trace_headers() -> dict[str, str]:
 
         propagate.inject(headers)
     return headers
+
+
+def _has_proxy(scheme: str, host: str) -> bool:
+    """Whether the environment names a proxy for requests to a host."""
+    from urllib.request import getproxies, proxy_bypass
+
+    found = getproxies()
+    return (scheme in found or "all" in found) and not proxy_bypass(host)
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """Returns the error of TLS that has caused another, if one has."""
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _is_lasting(error: Exception) -> bool:
+    """Whether connecting fails again: there is no TLS at that port, or with a certificate that is not trusted. Nothing was sent."""
+    found = _tls_error(error)
+    return isinstance(found, ssl.SSLCertVerificationError) or (found is not None and found.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"))
 
 
 def _text(error: Exception) -> str:
