@@ -562,3 +562,47 @@ async def test_a_server_that_can_not_be_reached_is_given_up_in_time(monkeypatch:
             await access.result(ONE)
         with pytest.raises(StoreUnavailable, match="can't be reached"):
             _ = [one async for one in access.stream(on_executions.stream, ONE)]
+
+
+@asynccontextmanager
+async def first_silent(url: str) -> AsyncIterator[str]:
+    """The URL of a relay to a server: its first connection is accepted, and brings nothing ever, as that of a machine which is gone."""
+    connections = list[asyncio.StreamWriter]()
+    _, _, place = url.partition("://")
+    host, _, port = place.partition(":")
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while part := await reader.read(65_536):
+            writer.write(part)
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        if len(connections) > 1:
+            there_reader, there = await asyncio.open_connection(host, int(port))
+            connections.append(there)
+            _ = await asyncio.gather(pipe(reader, there), pipe(there_reader, writer))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for one in connections:
+            one.close()
+
+
+@pytest.mark.parametrize("what", ["a result", "a stream"])
+async def test_a_server_whose_machine_is_gone_is_asked_anew_by_who_waits(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_access, "SILENCE_S", 0.3)
+    monkeypatch.setattr(http_access, "ANSWER_S", 0.3)
+    monkeypatch.setattr(http_access, "WARN_AFTER_S", 0.1)
+    async with App(WORKFLOWS, tools=[add], db=f"sqlite:///{tmp_path}/a.db") as app:
+        handle = await app.client.start(calc.with_(id="c"), 3, b=4)
+        async with api_on_a_port(app.client._access.on_store("a test")) as url, first_silent(url) as relayed, asyncio.timeout(20):
+            access = HttpAccess(relayed)
+            if what == "a result":
+                assert await access.result(handle.key) == await app.client._access.result(handle.key)
+            else:
+                assert [one async for one in access.stream(on_executions.events, handle.key, follow=True)]
+            await access.aclose()

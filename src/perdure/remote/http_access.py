@@ -35,7 +35,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
-"""How long connecting and an answer may take. Calls that wait, or that can't be repeated, have no limit but that of their caller."""
+"""How long connecting and an answer may take. A call that waits some seconds may take these too; one that waits for an answer, or can't be repeated, has no
+limit but that of its caller."""
+SILENCE_S = 60.0
+"""How long a stream may bring nothing, although a server shows every 15 seconds that it is there. After that, the server or its machine is gone."""
 
 RETRY_AFTER_MAX_S = 3_600
 """A longer pause that a server asks for is none."""
@@ -148,7 +151,8 @@ class HttpAccess:
 
     async def _send(self, operation: Operation, given: dict[str, Any]) -> bytes:
         has_limit = operation.is_repeatable and not (given.get("wait") or given.get("wait_s"))
-        timeout = self._httpx.USE_CLIENT_DEFAULT if has_limit else self._httpx.Timeout(None, connect=CONNECT_S)
+        read_s = given["wait_s"] + ANSWER_S if given.get("wait_s") else None
+        timeout = self._httpx.USE_CLIENT_DEFAULT if has_limit else self._httpx.Timeout(None, connect=CONNECT_S, read=read_s)
         keyed = {} if operation.is_repeatable else {"idempotency-key": uuid4().hex}
         began_s, pause_s, warned = time.monotonic(), RETRY_MIN_S, False
         while True:
@@ -182,7 +186,7 @@ class HttpAccess:
             pause_s = min(2 * pause_s, RETRY_MAX_S)
 
     async def _frames(self, operation: Operation, given: dict[str, Any]) -> AsyncGenerator[Any, None]:
-        limit = self._httpx.Timeout(None, connect=CONNECT_S)
+        limit = self._httpx.Timeout(None, connect=CONNECT_S, read=SILENCE_S)
         content, headers, reader = wire_codec.encode(given), {"accept": wire_codec.FRAMES, **_trace_headers()}, wire_codec.FrameReader(operation)
         async with self._client.stream("POST", f"/api/call/{operation.name}", content=content, headers=headers, timeout=limit) as answer:
             if not answer.is_success:
