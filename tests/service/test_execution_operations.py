@@ -3,11 +3,13 @@
 import asyncio
 import re
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pytest
 
 from perdure import (
+    App,
     Context,
     DeadlineExceeded,
     ExecutionCancelled,
@@ -27,8 +29,11 @@ from perdure.core import limits
 from perdure.core.errors import BadName, BadValue, StoreUnavailable, TooLarge, Unencodable, WrongVerb
 from perdure.core.paths import Key
 from perdure.runtime.engine import Engine
+from perdure.service import execution_operations
 from perdure.service.store_access import StoreAccess
+from perdure.stores.memory import MemoryStore
 from perdure.sync_client import AsyncClient
+from perdure.testing.faults import NO_FAULTS, Faults, FaultyStore
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.service.cluster_client import virtually
 
@@ -620,3 +625,19 @@ async def test_what_does_not_exist_can_not_be_told_anything(c: Cluster, client: 
     for asked in (handle.cancel(), handle.terminate(), handle.pause(), handle.resume(), handle.result(), handle.ask("go")):
         with pytest.raises(NotFound, match="default/sleeper/nowhere"):
             await asked
+
+
+async def test_a_start_ends_in_time_while_the_database_takes_no_changes_and_is_found_by_its_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution_operations, "BEGIN_S", 0.2)
+    store = FaultyStore(MemoryStore(), Random(0), NO_FAULTS)
+    async with App([greet], db=store) as app:
+        store.faults = Faults(fail_before=1.0, failing=frozenset(("commit",)))
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match=r"greet/g within 0\.2 s: the database takes no changes.*start it again with the same id"):
+                await app.client.start(greet.with_(id="g"), "Ada")
+        store.faults = NO_FAULTS
+        monkeypatch.setattr(execution_operations, "BEGIN_S", 20.0)
+        async with asyncio.timeout(30):
+            handle = await app.client.start(greet.with_(id="g"), "Ada")
+            assert await handle.result() == "Hello Ada!"
+        assert [one.attempt for one in await handle.steps()] == [1]

@@ -150,7 +150,8 @@ class HttpAccess:
             wait_s = RESULT_WAIT_S
 
     async def _send(self, operation: Operation, given: dict[str, Any]) -> bytes:
-        has_limit = operation.is_repeatable and not (given.get("wait") or given.get("wait_s"))
+        waits = operation.may_wait(given)
+        has_limit = operation.is_repeatable and not waits
         read_s = given["wait_s"] + ANSWER_S if given.get("wait_s") else None
         timeout = self._httpx.USE_CLIENT_DEFAULT if has_limit else self._httpx.Timeout(None, connect=CONNECT_S, read=read_s)
         keyed = {} if operation.is_repeatable else {"idempotency-key": uuid4().hex}
@@ -178,7 +179,7 @@ class HttpAccess:
                 if is_late or not (is_early or answer.status_code == 503 or isinstance(refused, RequestUnderWay)):
                     raise refused
                 pause_s = max(pause_s, _retry_after_s(answer)) if is_early else pause_s
-            if was_reached and not has_limit:
+            if was_reached and waits:
                 began_s += time.monotonic() - sent_s
             if isinstance(given.get("request"), StartRequest):  # the first one may have created it
                 given["request"] = msgspec.structs.replace(given["request"], is_new=False)

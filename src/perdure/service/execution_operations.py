@@ -36,7 +36,7 @@ from perdure.core.attributes import (
 )
 from perdure.core.carried import Carried
 from perdure.core.envelopes import NewExecution, OutgoingMessage, StartAdmission
-from perdure.core.errors import BadValue, HasEnded, InputDiffers, MessageRejected, NotFound, TooManyActive, Undecodable, WrongVerb
+from perdure.core.errors import BadValue, HasEnded, InputDiffers, MessageRejected, NotFound, StoreUnavailable, TooManyActive, Undecodable, WrongVerb
 from perdure.core.messages import ExecutionMessage
 from perdure.core.paths import Key
 from perdure.core.pinned_calls import Hosting, PinnedCalls
@@ -87,6 +87,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     carried: Carried = ()
     is_new: bool = False
 
+
+BEGIN_S = 20.0
+"""How long a start waits for an engine of this process to make it durable. The engine itself tries until its database takes changes again."""
 
 INITIATOR_ATTRIBUTE = "initiator"
 """The attribute of an execution that names who started it through a service: the subject of a caller."""
@@ -158,7 +161,15 @@ async def _begin_in_engine(engine: Engine, wanted: StartRequest) -> bool:
     start = messages.StartMessage(wanted.version, wanted.input, seed, None, wanted.deadline_s, definition=wanted.definition, grace_s=wanted.grace_s)
     if wanted.carried or wanted.attributes:
         start = msgspec.structs.replace(start, carried=wanted.carried, attributes=wanted.attributes)
-    return await engine.begin_execution(wanted.key, start)
+    try:
+        async with asyncio.timeout(BEGIN_S) as limit:
+            return await engine.begin_execution(wanted.key, start)
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise StoreUnavailable(
+            f"could not start {wanted.key} within {BEGIN_S:g} s: the database takes no changes. It may begin yet; start it again with the same id"
+        ) from None
 
 
 def can_begin(engine: Engine | None, wanted: StartRequest) -> TypeGuard[Engine]:
