@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.argument_values import parse_value, workflow_arguments, workflow_parameters
+from perdure.cli.argument_values import parse_sent_value, parse_value, workflow_arguments, workflow_parameters
 from perdure.core.errors import BadValue
 
 
@@ -89,3 +89,14 @@ def test_what_cannot_be_meant_is_refused(texts: tuple[str, ...], pairs: list[str
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadValue, match="No such file"):
         workflow_arguments(said(source=str(tmp_path / "none.json")), [])
+
+
+@pytest.mark.parametrize(("text", "value"), [("hello", "hello"), ('{"a": [1]}', {"a": [1]}), (" [1]", [1]), ('"{a}"', "{a}"), ("7", 7), ("", "")])
+def test_a_value_for_an_execution_is_json_or_text(text: str, value: Any) -> None:
+    assert parse_sent_value(text, "the message") == value
+
+
+@pytest.mark.parametrize("text", ["{cents: 4900}", "[1, 2", " {'a': 1}", "[urgent] call", "{}}", "[1e400]", "[" * 100_000])
+def test_a_value_for_an_execution_that_begins_as_json_is_json(text: str) -> None:
+    with pytest.raises(BadValue, match=r"the (message|input): "):
+        parse_sent_value(text, "the message")

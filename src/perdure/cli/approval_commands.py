@@ -264,7 +264,7 @@ def _form_value(form: dict[str, Any] | None, value: str | None, pairs: tuple[str
     from perdure.core.errors import BadValue
 
     if not pairs:
-        return None if value is None else argument_values.parse_value(value)
+        return None if value is None else argument_values.parse_sent_value(value, "the value")
     if value is not None:
         raise BadValue("-i", pairs[0], "to be combined with --value; give one of the two")
     texts = {field.name for field in record_views.form_fields(form) if field.kind == "text"}

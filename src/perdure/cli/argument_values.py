@@ -35,6 +35,22 @@ def parse_value(text: str, hint: Any = Any) -> Any:
     return text if hint is str and not isinstance(read, str) else read
 
 
+def parse_sent_value(text: str, what: str) -> Any:
+    """Parses `text` as `parse_value` does, for an execution that exists: what it is given can't be taken back, and a wrong value may end it.
+
+    Raises:
+        BadValue: as there; or it begins as an object or an array does, and is no JSON. `what` it is, is in the message, such as ``the message``.
+    """
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            return _json(text)
+        except BadValue:
+            raise
+        except ValueError as error:
+            raise BadValue(what, text, f"JSON: {error}. Put the names and texts in it into double quotes; or all of it, if it is a text") from error
+    return parse_value(text)
+
+
 def workflow_arguments(given: Mapping[str, Any], parameters: Sequence[Parameter]) -> tuple[list[Any], dict[str, Any]]:
     """The input of a workflow, by position and by name.
 

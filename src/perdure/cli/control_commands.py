@@ -47,7 +47,7 @@ def send(settings: GlobalOptions, /, *, id: str, signal: str, body: str | None, 
     from perdure.cli import argument_values, execution_lookup, output
     from perdure.core.errors import BadValue
 
-    content = None if body is None else argument_values.parse_value(body)
+    content = None if body is None else argument_values.parse_sent_value(body, "the message")
     if ask and key is not None:
         raise BadValue("--key", key, "to be combined with --ask, which waits for a reply to a message of its own")
     with settings.client() as client:
@@ -82,7 +82,7 @@ def complete(settings: GlobalOptions, /, *, token: str, value: str | None, error
         elif error is not None:
             client.fail(token, error, final=final)
         else:
-            client.complete(token, None if value is None else argument_values.parse_value(value))
+            client.complete(token, None if value is None else argument_values.parse_sent_value(value, "the result"))
 
 
 def action_options(command: F) -> F:
@@ -262,7 +262,7 @@ def preset(settings: GlobalOptions, /, *, id: str, step: str, value: str | None,
         if dry_run:
             plan_views.print_plan(handle.plan("preset", step=step), f"would receive the result of {terminal_text.clean(step)}")
             return
-        handle.preset(step, None if value is None else argument_values.parse_value(value))
+        handle.preset(step, None if value is None else argument_values.parse_sent_value(value, "the result"))
         click.echo(f"{execution_name(handle.key)} receives the result of {terminal_text.clean(step)}")
 
 

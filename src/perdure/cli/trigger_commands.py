@@ -198,9 +198,9 @@ def disable(settings: GlobalOptions, /, *, id: str, as_json: bool) -> None:
 def run(settings: GlobalOptions, /, *, id: str, payload: str, as_json: bool) -> None:
     """Start an execution by a trigger now, whether or not it is enabled."""
     from perdure.cli import output, terminal_text
-    from perdure.cli.argument_values import parse_value
+    from perdure.cli.argument_values import parse_sent_value
 
-    found = _with_triggers(settings, lambda triggers: triggers.run(id, parse_value(payload), tenant=settings.tenant))
+    found = _with_triggers(settings, lambda triggers: triggers.run(id, parse_sent_value(payload, "the payload"), tenant=settings.tenant))
     click.echo(output.indented_json(output.as_data(found)) if as_json else terminal_text.execution_name(found.key))
 
 
