@@ -59,6 +59,11 @@ async def test_programs_are_not_limited(api: Api) -> None:
     assert {(await started(api, PROGRAM, f"p{number}")).status for number in range(6)} == {201}
 
 
+async def test_what_programs_have_in_progress_takes_no_place_of_people(api: Api) -> None:
+    assert {(await started(api, PROGRAM, f"p{number}")).status for number in range(4)} == {201}
+    assert [(await started(api, caller, id)).status for caller, id in ((ADA, "a1"), (ADA, "a2"), (BEN, "ü1"), (EVE, "e1"))] == [201, 201, 201, 429]
+
+
 async def test_the_limit_of_a_person_holds_for_starts_that_come_at_once(api: Api) -> None:
     api.caller = ADA
     answers = await asyncio.gather(*(started(api, ADA, f"a{number}") for number in range(10)))

@@ -16,7 +16,7 @@ from perdure.core.envelopes import OutgoingMessage, StartAdmission
 from perdure.core.errors import TooManyActive
 from perdure.core.paths import Key
 from perdure.service.bulk_requests import UNENDED
-from perdure.service.callers import Caller
+from perdure.service.callers import SIGNED_IN, Caller
 from perdure.service.execution_operations import INITIATOR_ATTRIBUTE
 from perdure.service.store_access import StoreAccess
 from perdure.stores.forwarding_store import ForwardingStore
@@ -24,6 +24,9 @@ from perdure.stores.protocol import ChangeAnswer, Commit, HeadFilter, Post, Refu
 
 SHOWN_MAX = 5
 """How many of the executions in the way are named."""
+
+OF_PEOPLE = (Is(">=", SIGNED_IN), Is("<", f"{SIGNED_IN}\U0010ffff"))
+"""Initiators that are people: those of programs and triggers have other beginnings."""
 
 
 class ActiveLimits(NamedTuple):
@@ -82,10 +85,10 @@ class LimitedStore(ForwardingStore):
 
     async def _expect_room(self, start: OutgoingMessage) -> None:
         most = self._limits.in_all
-        where = attribute_conditions({INITIATOR_ATTRIBUTE: Is("exists")})
+        where = attribute_conditions({INITIATOR_ATTRIBUTE: OF_PEOPLE})
         present = await self.inner.heads(HeadFilter(tenant=self._caller.tenant, statuses=frozenset(UNENDED), where=where, limit=most))
         if len(present) >= most:
-            raise TooManyActive(start.to, INITIATOR_ATTRIBUTE, "anybody", most, tuple(head.key for head in present[:SHOWN_MAX]))
+            raise TooManyActive(start.to, INITIATOR_ATTRIBUTE, f"{SIGNED_IN}*", most, tuple(head.key for head in present[:SHOWN_MAX]))
 
     async def _active(self, subject: str) -> tuple[Key, ...]:
         where = attribute_conditions({INITIATOR_ATTRIBUTE: subject})
