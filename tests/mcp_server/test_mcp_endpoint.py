@@ -17,7 +17,9 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 import perdure.api
+from perdure.api.http_requests import ApiRequest
 from perdure.api.loopback_access import DEV_FILE, read_dev_server
+from perdure.core.errors import Unauthenticated
 from perdure.mcp_server import McpEndpoint, PublishedWorkflows
 from perdure.mcp_server.mcp_endpoint import BODY_BYTES_MAX
 from perdure.service.callers import LOCAL, Caller
@@ -205,6 +207,26 @@ async def test_the_api_in_a_server_of_your_own_has_the_endpoint_if_that_is_wante
 
 async def _local() -> Caller:
     return LOCAL
+
+
+async def test_an_application_around_it_may_know_who_asks_by_any_header_and_by_what_it_has_added_to_the_scope(tmp_path: Path) -> None:
+    async def caller_of(request: ApiRequest) -> Caller:
+        if (request.header("x-user"), request.scope.get("session")) != ("ada", {"team": "ops"}):
+            raise Unauthenticated("sign in to the shop")
+        return LOCAL
+
+    service = perdure.api.app(f"sqlite:///{tmp_path}/own.db", authenticate=caller_of, mcp=True)
+
+    async def host(scope: Any, receive: Any, send: Any) -> None:
+        await service({**scope, "session": {"team": "ops"}}, receive, send)
+
+    headers = {**ACCEPT, "x-user": "ada", "idempotency-key": "of the message"}
+    async with service.lifespan(), httpx2.AsyncClient(transport=httpx2.ASGITransport(app=host), base_url="http://own.example.com") as http:
+        answer = await http.post("/mcp", json=LIST, headers=headers)
+        assert len(answer.json()["result"]["tools"]) > 40, answer.text
+        call = {**LIST, "method": "tools/call", "params": {"name": "whoami", "arguments": {}}}
+        answer = await http.post("/mcp", json=call, headers=headers)
+        assert answer.json()["result"]["structuredContent"]["subject"] == "local", answer.text
 
 
 async def test_the_endpoint_begins_once_for_many_first_requests(tmp_path: Path) -> None:

@@ -22,14 +22,18 @@ if TYPE_CHECKING:
     from perdure.api.api_app import ApiApp
     from perdure.api.http_requests import AsgiScope
 
-CARRIED_HEADERS = frozenset(
-    name.encode()
-    for name in (
-        *("authorization", "cookie", "x-csrf-token", "x-perdure-tenant", "host", "origin", "x-request-id", "traceparent", "tracestate"),
-        *("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"),
-    )
+
+def is_carried(name: bytes) -> bool:
+    """Is true of a header of a request of the protocol that the requests for operations have as well.
+
+    An application that has mounted the API decides by any header who asks. Not carried are those that describe this one message, its answer or its connection.
+    """
+    return name not in _OF_ONE_MESSAGE and not name.startswith((b"accept", b"content-", b"if-", b"mcp-"))
+
+
+_OF_ONE_MESSAGE = frozenset(
+    (*(b"connection", b"expect", b"idempotency-key", b"keep-alive", b"last-event-id"), *(b"range", b"te", b"trailer", b"transfer-encoding", b"upgrade"))
 )
-"""The headers of a request of the protocol that say who asks, from where, and in which trace: the requests for operations have the same."""
 
 ANSWER_S = 90.0
 """How long an answer of a server may take: longer than any tool waits."""
@@ -92,13 +96,14 @@ def _encoded(arguments: Mapping[str, Any]) -> bytes:
 
 
 class RequestsInProcess:
-    """Requests to the API in this process. They have the address, and the headers that say who asks, of the request `on_behalf` of which they are made."""
+    """Requests to the API in this process. They have all that says who asks of the request `on_behalf` of which they are made: its headers, its address, and
+    what applications around the API have added to its scope, such as a session.
+    """
 
     def __init__(self, app: ApiApp, on_behalf: AsgiScope | None = None) -> None:
         self._app = app
-        scope = on_behalf or {}
-        self._headers = [(name, value) for name, value in scope.get("headers", ()) if name in CARRIED_HEADERS]
-        self._scope = {"type": "http", "scheme": scope.get("scheme", "http"), "client": scope.get("client"), "root_path": ""}
+        self._scope: dict[str, Any] = {"scheme": "http", "client": None, **(on_behalf or {}), "type": "http", "root_path": ""}
+        self._headers = [(name, value) for name, value in self._scope.get("headers", ()) if is_carried(name)]
 
     async def __call__(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Performs an operation. See `OperationRequests`."""
