@@ -11,6 +11,7 @@ import pytest
 from perdure.api.service_api import ServiceSettings, read_oidc_settings
 from perdure.api.sign_in import ATTEMPT_COOKIE
 from perdure.core.errors import BadValue
+from perdure.service import oidc_sign_in
 from perdure.service.audit import AuditFilter, list_entries
 from perdure.service.oidc import GroupGrant, OidcSettings
 from perdure.service.sessions import COOKIE
@@ -177,6 +178,20 @@ async def test_a_person_signs_in_at_the_issuer_and_goes_on_in_another_tenant(joi
     assert (await browser("GET", "/api/whoami")).json["tenantName"] == "acme"
     browser.cookies[COOKIE] = token
     assert (await browser("GET", "/api/whoami")).status == 401, "the former session has ended"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("filters", ["x" * 6_000, "%C3%BC" * 1_000, "x" * 1_900])
+async def test_a_browser_signs_in_from_a_page_with_a_long_address(joined: Service, filters: str) -> None:
+    begun = await Browser(joined)("GET", f"/login/oidc?next=/executions?where={filters}")
+    assert len(begun.cookies[0]) <= 4_096, "browsers drop a longer cookie"
+    is_kept = oidc_sign_in.parse_attempt(cookie_value(begun.cookies[0])).return_to != "/"
+    assert is_kept == (len(filters) < 2_000)
+
+
+def cookie_value(header: str) -> str:
+    """The value in a header Set-Cookie."""
+    return header.partition("=")[2].partition(";")[0]
 
 
 @pytest.mark.slow

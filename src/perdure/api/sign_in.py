@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     import httpx2
 
 ATTEMPT_COOKIE = "__Host-perdure-sign-in"
+RETURN_TO_BYTES_MAX = 2_000
+"""The longest path that a browser comes back to from the issuer: it is in a cookie, and browsers drop one of more than 4,096 bytes."""
 LOGIN = "/login"
 """The page of the sign-in, which says who is signed in."""
 
@@ -144,7 +146,9 @@ class SignIn:
     async def _to_issuer(self, request: ApiRequest) -> ApiAnswer:
         assert self._oidc is not None, "the route is there with an issuer alone"
         settings = self._oidc.verifier.settings
-        attempt = oidc_sign_in.begin_sign_in(f"{request.origin}{request.root}/login/callback", self._clock(), self._next_of(request))
+        next = self._next_of(request)
+        return_to = next if len(next.encode()) <= RETURN_TO_BYTES_MAX else self._after
+        attempt = oidc_sign_in.begin_sign_in(f"{request.origin}{request.root}/login/callback", self._clock(), return_to)
         endpoints = await self._oidc.verifier.issuer.endpoints()
         url = oidc_sign_in.authorization_url(settings, endpoints, attempt)
         return ApiAnswer(303, headers=((b"location", url.encode()), (b"set-cookie", _attempt_cookie(oidc_sign_in.attempt_text(attempt)).encode())))
