@@ -21,6 +21,8 @@ PREFLIGHT: Headers = (
     ),
     (b"access-control-max-age", b"600"),
 )
+DEFAULT_PORTS = {"http": 80, "https": 443}
+"""The ports that browsers leave out of an origin."""
 EXPOSED: Headers = ((b"access-control-expose-headers", b"ETag, Location, Retry-After"),)
 
 
@@ -61,10 +63,12 @@ class AnswerHeaders:
 def _checked_origin(text: str) -> str:
     try:
         parts = urlsplit(text)
-        is_origin = parts.scheme in ("http", "https") and bool(parts.hostname) and text == f"{parts.scheme}://{parts.netloc}" and "@" not in text
-        _ = parts.port
+        is_origin = parts.scheme in DEFAULT_PORTS and bool(parts.hostname) and text == f"{parts.scheme}://{parts.netloc}" and "@" not in text
+        is_origin = is_origin and text.isascii() and text == text.lower() and parts.port != DEFAULT_PORTS[parts.scheme]
     except ValueError:
         is_origin = False
     if not is_origin:
-        raise BadValue("--cors", text, "the origin of pages, as browsers send it: https://console.example.com, without a path")
+        raise BadValue(
+            "--cors", text, "the origin of pages, as browsers send it: https://console.example.com, in lower case, without a path or the default port"
+        )
     return text

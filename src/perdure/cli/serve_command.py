@@ -151,7 +151,7 @@ class _ApiOfProcess:
         self._mcp = mcp_endpoint(given, recorded)
         self.settings, self._server_settings = settings, tls_settings(given["tls_cert"], given["tls_key"])
         if given["forwarded_allow_ips"]:
-            self._server_settings |= {"proxy_headers": True, "forwarded_allow_ips": given["forwarded_allow_ips"]}
+            self._server_settings |= {"proxy_headers": True, "forwarded_allow_ips": checked_proxies(given["forwarded_allow_ips"])}
         self._listening = listening_socket(*parse_listen_address(given["listen"]))
         self.url = url_of(self._listening, "https" if given["tls_cert"] else "http") + settings.root_path
 
@@ -215,6 +215,26 @@ def tls_settings(cert: str | None, key: str | None) -> dict[str, Any]:
     except (OSError, ssl.SSLError) as error:
         raise BadValue("--tls-cert", cert, f"a certificate chain in PEM whose key, without a passphrase, is in {key}: {error}") from error
     return {"ssl_certfile": cert, "ssl_keyfile": key}
+
+
+def checked_proxies(text: str) -> list[str]:
+    """Returns the addresses and networks of proxies that are believed, or ``*`` alone.
+
+    Raises:
+        BadValue: one is neither. The server would take it for a name that no connection has, and believe nobody.
+    """
+    from ipaddress import ip_address, ip_network
+
+    from perdure.core.errors import BadValue
+
+    proxies = [one.strip() for one in text.split(",")]
+    for one in proxies if proxies != ["*"] else ():
+        try:
+            _ = ip_network(one) if "/" in one else ip_address(one)
+        except ValueError as error:
+            message = f"a list of addresses and networks, such as 127.0.0.1,10.0.0.0/8, or * for every proxy: {error}"
+            raise BadValue("--forwarded-allow-ips", text, message) from error
+    return proxies
 
 
 async def expect_key(settings: GlobalOptions, db: str | Store | None, codec: PayloadCodec | None) -> None:
