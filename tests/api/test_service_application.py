@@ -103,3 +103,17 @@ async def test_origins_are_checked_when_it_is_opened() -> None:
     with pytest.raises(BadValue, match="without a path"):
         async with perdure.api.app(MemoryStore(), origins=["https://a.example/x"]).lifespan():
             pass
+
+
+async def test_a_websocket_is_refused_as_frameworks_refuse_it() -> None:
+    service, said = perdure.api.app(MemoryStore()), list[MutableMapping[str, Any]]()
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        said.append(message)
+
+    async with service.lifespan():
+        await service({"type": "websocket", "path": "/api/events/stream", "headers": []}, receive, send)
+    assert said == [{"type": "websocket.close"}]

@@ -196,8 +196,9 @@ class ApiApp:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send)
             return
-        if scope["type"] != "http":
-            raise RuntimeError(f"this app serves HTTP only, not {scope['type']}; mount it without WebSockets")
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # before it is accepted: the server answers the handshake with 403
+            return
         headers = headers_of(scope)
         origin = headers.get("origin", "")
         with AccompaniedRequest(scope["method"], headers, self._observer) as fields:
