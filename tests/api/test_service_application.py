@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 import perdure.api
@@ -103,6 +104,13 @@ async def test_origins_are_checked_when_it_is_opened() -> None:
     with pytest.raises(BadValue, match="without a path"):
         async with perdure.api.app(MemoryStore(), origins=["https://a.example/x"]).lifespan():
             pass
+
+
+@pytest.mark.parametrize(("root", "servers"), [("", None), ("/flows", [{"url": "/flows"}]), ("/a b/ü", [{"url": "/a%20b/%C3%BC"}])])
+async def test_its_document_has_the_path_below_which_it_is_mounted(root: str, servers: object) -> None:
+    service = perdure.api.app(MemoryStore())
+    async with service.lifespan(), httpx2.AsyncClient(transport=httpx2.ASGITransport(app=service, root_path=root), base_url="http://own.example.com") as http:
+        assert (await http.get(f"{root}/openapi.json")).json().get("servers") == servers
 
 
 async def test_a_websocket_is_refused_as_frameworks_refuse_it() -> None:

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -238,7 +239,7 @@ class ApiApp:
                     return await self._readiness()
                 case ("openapi.json",):
                     self._document = self._document or self._described()
-                    return ApiAnswer(200, self._document)
+                    return ApiAnswer(200, _with_server(self._document, request.root))
                 case ("metrics",) if self._metrics is not None:
                     return await self._shown_metrics(self._metrics, request)
         for others in (self._links, self._unsubscribe, self._pages, self._webhooks, self._tasks, self.console):
@@ -464,6 +465,11 @@ class ApiApp:
 
 METRICS = Operation(ApiApp._shown_metrics, "GET", "/metrics", "viewer", is_store_wide=True, name="metrics")
 """Says who may see the metrics. It is not in the table of operations, since its result is text for Prometheus."""
+
+
+def _with_server(document: bytes, root: str) -> bytes:
+    """The OpenAPI document, with the path below which the application is published. Without one, its paths are those of the host."""
+    return b'{"servers":' + _encode_json([{"url": quote(root)}]) + b"," + document[1:] if root else document
 
 
 async def _lifespan(receive: AsgiReceive, send: AsgiSend) -> None:
