@@ -117,6 +117,7 @@ def test_the_commands_of_the_container_file_give_a_server_that_is_ready(tmp_path
     """They are run in an empty environment in place of the image of Python, on a copy of the checkout; users and directories are not made."""
     build, install, user = instructions("RUN")
     assert user.startswith("useradd ") and instructions("USER") == ["10001"]
+    assert "install --directory --owner=perdure --mode=0700 /data" in user, "a volume there belongs to the user, and not to root"
     python = tmp_path / "python"
     venv.create(python, with_pip=True)
     bin = python / "bin"
