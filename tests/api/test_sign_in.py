@@ -204,6 +204,15 @@ async def test_a_program_sends_a_token_of_the_issuer_and_may_name_a_tenant(joine
     assert (await joined.by(await joined.key("viewer"), "GET", "/api/whoami")).status == 200, "keys are for programs all the same"
 
 
+async def test_an_issuer_of_this_machine_is_asked_without_the_proxy_of_the_environment(
+    issuer: LoopbackIssuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    settings = OidcSettings(issuer=issuer.url, audiences=(CLIENT_ID,), client_id=CLIENT_ID, grants=(GroupGrant("ops", ("viewer",)),))
+    async with service_in_process(tmp_path, ServiceSettings(oidc=settings)) as service:
+        assert (await service.by(issuer.token(), "GET", "/api/whoami")).status == 200
+
+
 @pytest.mark.slow
 async def test_a_sign_in_that_fails_shows_why_and_opens_nothing(joined: Service, issuer: LoopbackIssuer) -> None:
     browser = Browser(joined)

@@ -110,7 +110,8 @@ class ServiceApi:
         expect_libraries()
         import httpx2
 
-        self._client = httpx2.AsyncClient(follow_redirects=False)
+        heeds_environment = settings.issuer.startswith("https://")  # otherwise it is on this machine, which no proxy reaches
+        self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=heeds_environment)
         return OidcSignIn(OidcVerifier(settings, self._client), self._client, client_secret)
 
     async def run(self) -> None:
