@@ -10,6 +10,7 @@ from urllib.parse import quote
 import jsonschema_rs
 import pytest
 
+from perdure.api import api_app
 from perdure.api.json_forms import form_of
 from perdure.api.request_arguments import RequestArguments
 from perdure.core import errors
@@ -248,6 +249,16 @@ async def test_a_process_whose_database_fails_is_not_ready(api: Api, monkeypatch
     answer = await api("GET", "/readyz")
     assert (answer.status, answer.json["code"]) == (503, kind.code)
     assert "the file was replaced" in answer.json["detail"]
+
+
+async def test_a_process_whose_database_does_not_answer_says_in_time_that_it_is_not_ready(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def store_time() -> None:
+        _ = await asyncio.Event().wait()
+
+    monkeypatch.setattr(api_app, "READY_S", 0.01)
+    monkeypatch.setattr(api.app.access.store, "store_time", store_time)
+    answer = await asyncio.wait_for(api("GET", "/readyz"), 10)
+    assert (answer.status, answer.json["code"]) == (503, "store_unavailable")
 
 
 async def test_a_document_of_a_set_that_is_not_valid_is_named_by_its_place(api: Api) -> None:

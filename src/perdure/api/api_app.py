@@ -85,6 +85,9 @@ class Endpoint(Protocol):
         ...
 
 
+READY_S = 2.0
+"""How long the database may take to answer before a process says that it is not ready: those who ask rarely wait for longer."""
+
 OWN_ROUTES = frozenset((("healthz",), ("readyz",), ("openapi.json",), ("metrics",)))
 """The routes that are no operations, as segments."""
 
@@ -455,7 +458,10 @@ class ApiApp:
         if self.is_stopping:
             raise Refusal(503, "stopping", "this process is stopping", "send requests to another one", ((b"retry-after", b"1"),))
         try:
-            moment = await self.access.store.store_time()
+            async with asyncio.timeout(READY_S):
+                moment = await self.access.store.store_time()
+        except TimeoutError:
+            raise StoreUnavailable(f"the database has not answered within {READY_S:g} s; check that it runs and can be reached") from None
         except StoreUnavailable:
             raise
         except StoreError as error:  # also one that does not pass by itself, such as a file that was replaced: requests belong to another process
