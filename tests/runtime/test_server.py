@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from perdure.core import events as e
 from perdure.core import log_format, messages, values
 from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.paths import Key
-from perdure.runtime import server
+from perdure.runtime import holder, server
 from perdure.stores.configured_store import open_store
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Post
@@ -198,6 +199,35 @@ def test_it_stops_while_its_store_is_unavailable(monkeypatch: pytest.MonkeyPatch
         _ = loop.call_later(1.5, os.kill, os.getpid(), signal.SIGTERM)
         began_s = loop.time()
         await server.serve([idle.code], queues=["mails"], db=store, grace_s=grace_s, ready=break_store)
+        return loop.time() - began_s
+
+    assert asyncio.run(asyncio.wait_for(served(), 20.0)) < 10
+
+
+def test_it_stops_while_its_store_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "CUT_OFF_S", 0.3)
+    monkeypatch.setattr(holder, "LEAVE_S", 0.3)
+
+    class SilentStore(FaultyStore):
+        """Answers nothing any more once it is told to."""
+
+        is_silent = False
+
+        async def renew(self, *given: Any, **options: Any) -> Any:
+            """See `Store.renew`."""
+            while self.is_silent:
+                await asyncio.sleep(1.0)
+            return await super().renew(*given, **options)
+
+    async def served() -> float:
+        loop, store = asyncio.get_running_loop(), SilentStore(MemoryStore(), Random(0), NO_FAULTS)
+
+        def silence(_: object) -> None:
+            store.is_silent = True
+
+        _ = loop.call_later(1.5, os.kill, os.getpid(), signal.SIGTERM)
+        began_s = loop.time()
+        await server.serve([idle.code], db=store, grace_s=0.5, ready=silence)
         return loop.time() - began_s
 
     assert asyncio.run(asyncio.wait_for(served(), 20.0)) < 10

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from perdure.api.http_requests import ApiRequest
 from perdure.core.errors import Forbidden, IssuerUnavailable, PerdureError, StoreUnavailable, Unauthenticated
@@ -21,20 +22,30 @@ async def until_over(request: ApiRequest, check: Callable[[], Awaitable[object]]
     `check` raises what the request would be refused with if it began now. While that is not known, the request goes on.
     """
     gone: asyncio.Future[None] = asyncio.ensure_future(request.disconnected())
-    awaited = (gone,) if stopping is None else (gone, stopping)
+    ends: list[asyncio.Future[Any]] = [gone] if stopping is None else [gone, stopping]
+    checking: asyncio.Future[object] | None = None
     try:
         while True:
-            _ = await asyncio.wait(awaited, timeout=RECHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            if checking is None:
+                _ = await asyncio.wait(ends, timeout=RECHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            else:  # a database that does not answer delays neither end
+                _ = await asyncio.wait((*ends, checking), return_when=asyncio.FIRST_COMPLETED)
             if gone.done():
                 return None
             if stopping is not None and stopping.done():
                 return stopping_error()
+            if checking is None:
+                checking = asyncio.ensure_future(check())
+                continue
             try:
-                _ = await check()
+                _ = checking.result()
             except (Unauthenticated, Forbidden) as error:
                 return error
             except (StoreUnavailable, IssuerUnavailable):
-                continue
+                pass
+            checking = None
     finally:
-        gone.cancel()
-        _ = await asyncio.gather(gone, return_exceptions=True)
+        left: list[asyncio.Future[Any]] = [gone] if checking is None else [gone, checking]
+        for one in left:
+            _ = one.cancel()
+        _ = await asyncio.gather(*left, return_exceptions=True)

@@ -88,6 +88,9 @@ HOLDER_LEASE_S = 15.0
 MOVE_GRACE_S = 30.0
 """How long attempts in flight may go on when the store is about to be moved: their outcomes are part of the move. Others are given back, uncounted."""
 
+LEAVE_S = 5.0
+"""How long a process that ends waits for the store to release what it holds."""
+
 STORE_POLL_S = 1.0
 """How often an idle process polls the store, in case a notification was lost."""
 
@@ -165,10 +168,12 @@ class Holder:
         if not self._has_joined:
             return
         try:
-            _ = await self._store.renew(self.name, 0)
+            async with asyncio.timeout(LEAVE_S):
+                _ = await self._store.renew(self.name, 0)
         except StoreMoved:
             return  # where the store goes on, nobody holds anything
-        except StoreError as error:
+        except (StoreError, TimeoutError) as raised:
+            error = f"the database has not answered within {LEAVE_S:g} s" if isinstance(raised, TimeoutError) else raised
             logger.warning("could not release what %s holds: %s. Others can claim it in %g s, when its lease has expired", self.name, error, self._lease_s)
 
     async def keep_alive(self, on_renewal: Callable[[LeaseRenewal], Awaitable[None]]) -> None:

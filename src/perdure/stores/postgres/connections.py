@@ -213,8 +213,8 @@ class _Pool:
             async with asyncio.timeout(CLOSE_S):
                 for _ in range(self.size):
                     await self._room.acquire()
-        while self._idle:
-            await self._close(self._idle.pop())
+        idle, self._idle = self._idle, []
+        _ = await asyncio.gather(*map(self._close, idle))
         for connection in tuple(self._open):
             self._end(connection)
 
