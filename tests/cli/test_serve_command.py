@@ -39,6 +39,24 @@ def test_without_a_key_nothing_is_served_and_no_database_made(tmp_path: Path) ->
     assert refused(tmp_path)[0] == 10, "a key that was revoked is none"
 
 
+def test_a_server_begins_while_its_database_can_not_be_reached_and_says_that_it_is_not_ready(tmp_path: Path) -> None:
+    url, code = f"http://127.0.0.1:{free_port()}", 0
+    words = command("serve", str(FLOWS), "--listen", url.removeprefix("http://"), "--db", f"postgresql://perdure@/postgres?host={tmp_path}")
+    serving = subprocess.Popen(words, env=environment(tmp_path), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not code and serving.poll() is None:
+            try:
+                assert httpx2.get(f"{url}/healthz").status_code == 200
+                answer = httpx2.get(f"{url}/readyz")
+                code = answer.status_code
+            except httpx2.ConnectError:
+                time.sleep(0.05)
+        assert (code, answer.json()["code"]) == (503, "store_unavailable")
+    finally:
+        serving.kill()
+        serving.wait()
+
+
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [

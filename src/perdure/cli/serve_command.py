@@ -238,12 +238,20 @@ def checked_proxies(text: str) -> list[str]:
 
 
 async def expect_key(settings: GlobalOptions, db: str | Store | None, codec: PayloadCodec | None) -> None:
-    """Ends the command if the database has no key: a service that nobody could use does not begin, and none is made up for it."""
+    """Ends the command if the database has no key: a service that nobody could use does not begin, and none is made up for it.
+
+    Whether it has one is not known while the database is unavailable. The service then begins, and waits for it as all processes do.
+    """
+    from perdure.core.errors import StoreUnavailable
     from perdure.service.access_keys import has_valid_key
     from perdure.stores.configured_store import database_file, opened_store
 
     if isinstance(db, str | None) and (file := database_file(settings.url())) and not file.is_file():
         raise CommandExit(ExitCode.INPUT, NO_KEY)
-    async with opened_store(db, codec) as store:
-        if not await has_valid_key(store):
-            raise CommandExit(ExitCode.INPUT, NO_KEY)
+    try:
+        async with opened_store(db, codec) as store:
+            has_key = await has_valid_key(store)
+    except StoreUnavailable:
+        return
+    if not has_key:
+        raise CommandExit(ExitCode.INPUT, NO_KEY)
