@@ -33,6 +33,14 @@ def test_only_the_server_that_is_named_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_in_a_directory_that_it_can_not_write_it_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / DEV_FILE.parent).touch()
+    words = [*COMMAND, "--db", f"sqlite:///{tmp_path}/elsewhere.db"]
+    ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=START_S)
+    assert ended.returncode == ExitCode.INPUT and "begin in a directory that this user may write" in ended.stderr
+
+
+@pytest.mark.slow
 def test_it_ends_by_a_signal_and_takes_its_token_with_it(tmp_path: Path) -> None:
     with subprocess.Popen(COMMAND, cwd=tmp_path) as process:
         until_s = time.monotonic() + START_S

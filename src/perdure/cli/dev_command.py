@@ -14,6 +14,7 @@ import click
 
 from perdure.cli import shared_options
 from perdure.cli.call_recorder import recorded_servers
+from perdure.cli.exit_codes import CommandExit, ExitCode
 from perdure.cli.hosted_definitions import catalog_option, folder_members, hosted_workflows, known_text
 from perdure.cli.mcp_command import mcp_endpoint, mcp_options
 from perdure.cli.root_command import CliCommand
@@ -85,7 +86,13 @@ def dev(settings: GlobalOptions, /, *, targets: tuple[str, ...], port: int, no_r
     server = DevServer(url_of(listening), token)
     environment = {**os.environ, SOCKET_VARIABLE: str(listening.fileno()), TOKEN_VARIABLE: token}
     stopped = caught_signals()  # from before the file is there: a signal that ended this process at once would leave the token behind
-    write_dev_server(DEV_FILE, server)
+    try:
+        write_dev_server(DEV_FILE, server)
+    except OSError as error:
+        raise CommandExit(
+            ExitCode.INPUT,
+            f"can't write {DEV_FILE}, which has the address and the token for other commands: {error.strerror}\nbegin in a directory that this user may write",
+        ) from error
     try:
         click.echo(server.page)
         if opens:
