@@ -2,12 +2,16 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.serve_process import new_key, serving
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +63,19 @@ def test_every_line_is_an_object(tmp_path: Path, options: tuple[str, ...], envir
     assert (of_step["execution"], of_step["step"], of_step["attempt"], of_step["tenant"]) == ("flow/f1", "failing", 1, "default")
     assert of_step["exception"]["type"] == "ValueError" and "s3cr3t" not in said
     assert "UserWarning: of Python" in by_logger["py.warnings"]["message"]
+
+
+def test_every_line_of_a_server_is_an_object(tmp_path: Path) -> None:
+    _ = new_key(tmp_path)
+    with serving(tmp_path, "--log-format", "json") as server:
+        until_s = time.monotonic() + 30
+        while f"the console is at {server.url}/" not in server.log.read_text():
+            assert server.process.poll() is None and time.monotonic() < until_s
+            time.sleep(0.02)
+        server.signal(signal.SIGTERM)
+        assert server.ended() == 0
+    told: list[dict[str, Any]] = [json.loads(line) for line in server.log.read_text().splitlines()]
+    assert any(one["message"].startswith("the engine knows ") for one in told), told
 
 
 def test_text_leaves_the_handlers_of_the_code(tmp_path: Path) -> None:

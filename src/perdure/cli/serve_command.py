@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from perdure.runtime.engine import Engine
     from perdure.stores.payload_codec import PayloadCodec
     from perdure.stores.protocol import Store
+
+logger = logging.getLogger("perdure.serve")
 
 LISTEN = "127.0.0.1:7788"
 ROLES = ("api", "engine", "worker")
@@ -121,9 +124,9 @@ def serve(settings: GlobalOptions, /, *, targets: tuple[str, ...], queues: tuple
         knows = "" if engine is None else known_text(engine)
         click.echo(api.url if api is not None else f"engine {engine.holder} knows {knows}; Ctrl-C stops it" if engine is not None else "a worker is ready")
         if api is not None and engine is not None:
-            click.echo(f"perdure: it knows {knows}", err=True)
+            logger.info("the engine knows %s", knows)
         if api is not None and api.settings.console:
-            click.echo(f"perdure: the console is at {api.settings.public_url or api.url}/", err=True)
+            logger.info("the console is at %s/", api.settings.public_url or api.url)
 
     how: dict[str, Any] = {"queues": found.queues if "worker" in parts else (), "declares": found.code.queues, "db": found.db, "codec": found.codec}
     how |= {"grace_s": grace_s, "lease_s": lease_s, "secrets": secret_resolver_for, "has_engine": "engine" in parts}
