@@ -280,7 +280,7 @@ class AsyncCatalog:
             DefinitionOwned: a watched file has the definition.
         """
         call = self._service(tenant)
-        return await call(on_catalog.roll_back, tenant, definition, version, call.author, note=note, revision=revision)
+        return await call(on_catalog.roll_back, tenant, definition, call.author, version, note=note, revision=revision)
 
     async def move_tag(
         self, definition: str, tag: str, version: str = "", *, note: str = "", revision: int | None = None, tenant: str = DEFAULT_TENANT

@@ -165,6 +165,21 @@ async def test_runs_are_started_by_a_tag_and_patched(api: Api) -> None:
         assert steps["settled"] and "patched" in str((await api("GET", f"/api/executions/{id}/steps")).json["items"][-1]["output"])
 
 
+async def test_a_rollback_is_to_a_workflow_hash(api: Api) -> None:
+    first = (await api("POST", "/api/workflows/sync", {"document": RELEASE})).json["definition"]
+    await api("POST", "/api/workflows/sync", {"document": {**RELEASE, "version": "2.0.0", "description": "changed"}})
+    place = "/api/workflows/release/rollback"
+    for wrong in ({}, {"workflowHash": ""}, {"workflowHash": first["hash"], "target": first["version"]}):
+        refused = await api("POST", place, wrong)
+        assert (refused.status, refused.json["where"]) == (422, "/target") and "in workflowHash" in refused.json["detail"], refused.body
+    assert (await api("POST", place, {"workflowHash": "1.0.0"})).json["where"] == "/workflowHash"
+    assert (await api("POST", place, {"workflowHash": f"sha256:{'0' * 64}"})).status == 404
+    done = (await api("POST", place, {"workflowHash": first["hash"]})).json
+    assert (done["alreadyAtVersion"], done["definition"]["hash"], done["definition"]["version"]) == (False, first["hash"], "2.1.0")
+    again = (await api("POST", place, {"workflowHash": first["hash"]})).json
+    assert again == {"definition": done["definition"], "alreadyAtVersion": True}
+
+
 async def test_the_kinds_of_steps_have_their_schemas(api: Api) -> None:
     for path in ("/api/kinds", "/node-types", "/api/v1/node-types"):
         found = {one["name"]: one for one in (await api("GET", path)).json["items"]}

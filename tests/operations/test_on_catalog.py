@@ -62,7 +62,7 @@ async def test_a_definition_lives_from_its_draft_to_its_deletion() -> None:
     _ = await call(on_catalog.move_tag, T, "invoice", "production", "ada", "^1")
     assert (await call(on_catalog.resolve, T, "invoice:production")).version == "1.0.0"
     assert (await call(on_catalog.diff, T, "invoice:production", "invoice")).text == "~ note: set.n: 1 -> 2"
-    assert (await call(on_catalog.roll_back, T, "invoice", first.hash, "ada")).definition.version == "2.1.0"
+    assert (await call(on_catalog.roll_back, T, "invoice", "ada", first.hash)).definition.version == "2.1.0"
     _ = await call(on_catalog.remove_tag, T, "invoice", "production", "ada")
     assert [one.kind for one in (await call(on_catalog.history, T, "invoice")).items][:3] == ["untag", "rollback", "tag"]
     assert (await call(on_catalog.version, T, "invoice@2")).version == "2.1.0"

@@ -69,7 +69,8 @@ claim   where
 97      test_curl_proposals_001: test_who_proposes_does_not_review_and_a_workflow_that_does_not_allow_it_takes_no_proposals
 98-101, 103-108 test_curl_proposals_001: test_a_proposal_is_made_reviewed_and_applied_by_curl_and_a_stale_one_fails
 102     service/proposals/test_proposal_changes: test_a_proposal_expires_after_14_days_which_is_shown_and_is_no_status
-109-114 service/test_catalog: test_a_rollback_raises_the_version_and_leaves_a_trace_although_the_content_exists
+109-114 api/test_route_aliases: test_a_rollback_is_to_a_workflow_hash;
+        service/test_catalog: test_a_rollback_raises_the_version_and_leaves_a_trace_although_the_content_exists
 115     test_definitions_001: test_a_command_has_two_minutes_and_never_more_than_ten;
         test_run_001: test_a_command_is_run_as_it_stands_and_has_its_values_from_its_environment;
         test_commands_001: test_the_example_of_its_types_runs_its_commands, test_output_is_cut_at_64k_characters,

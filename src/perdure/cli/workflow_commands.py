@@ -263,7 +263,7 @@ def rollback(settings: GlobalOptions, /, *, slug: str, version: str, note: str, 
     from perdure.operations import on_catalog
 
     async def done(call: LocalService) -> Any:
-        return await call(on_catalog.roll_back, settings.tenant, slug, version, call.author, note=note)
+        return await call(on_catalog.roll_back, settings.tenant, slug, call.author, version, note=note)
 
     found = with_service(settings, done)
     one = found.definition

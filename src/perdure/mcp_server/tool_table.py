@@ -116,6 +116,7 @@ CATALOG: tuple[ModelTool, ...] = (
         "Makes an earlier version of a workflow the current one again.",
         {"workflow": "invoice", "target": "1.0.0"},
         names=_OF_WORKFLOW,
+        left_out=("workflowHash",),
         about={**_SLUG, "target": "The number or the hash of the version."},
     ),
     SingleOperationTool(

@@ -22,7 +22,7 @@ from perdure.service.catalog import (
     VersionDiff,
 )
 from perdure.service.catalog_changes import NO_FIELDS, DefinitionFields, Edit
-from perdure.service.catalog_references import parse_reference, resolve_reference
+from perdure.service.catalog_references import is_hash, parse_reference, resolve_reference
 from perdure.service.catalog_sync import SyncDocument, SyncedDefinition, SyncResult
 from perdure.service.execution_counts import OutcomeCounts, RecentInput, WorkflowUse
 from perdure.service.execution_graphs import read_plan
@@ -253,17 +253,26 @@ async def release(access: StoreAccess, tenant: str, definition: str, author: str
     return await catalog.release_definition(access, tenant, definition, Edit(author, note, revision))
 
 
-async def roll_back(access: StoreAccess, tenant: str, definition: str, target: str, author: str, *, note: str = "", revision: int | None = None) -> RolledBack:
-    """Makes an earlier version current again, named by its hash or its number. It gets a number above the highest.
+async def roll_back(
+    access: StoreAccess, tenant: str, definition: str, author: str, target: str = "", *, workflow_hash: str = "", note: str = "", revision: int | None = None
+) -> RolledBack:
+    """Makes an earlier version current again, named by its hash or its number (`target`), or by its hash alone (`workflow_hash`).
+
+    It gets a number above the highest.
 
     Raises:
         NotFound, Ambiguous: there is no such definition or version, or several versions have a hash that begins so.
         StaleRecord: the definition is not at the revision.
         BadDefinition: the version is not valid here any more.
         DefinitionOwned: a watched file has the definition.
-        BadName, BadValue: the author or the target is not valid.
+        BadName, BadValue: the author or the target is not valid, or there is not one of `target` and `workflow_hash`.
     """
-    return await catalog.roll_back(access, tenant, definition, target, Edit(author, note, revision))
+    if bool(target) == bool(workflow_hash):
+        message = "/target: name one version, by its hash or number in target, or by its hash in workflowHash"
+        raise BadValue("/target", target, "the only name of a version", message)
+    if workflow_hash and not is_hash(workflow_hash):
+        raise BadValue("workflow_hash", workflow_hash, "the hash of a version, such as sha256:3f2a91c0d4…")
+    return await catalog.roll_back(access, tenant, definition, target or workflow_hash, Edit(author, note, revision))
 
 
 async def move_tag(
