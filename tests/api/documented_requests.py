@@ -201,6 +201,8 @@ class AnswerCheck:
             return f"the media type {kind} of {answer.status} is not described"
         if "json" not in kind:
             return ""
+        if kind == "application/problem+json" and answer.json.get("code") not in described.get("description", "").split(", "):
+            return f"the code of {answer.status} is not described: {answer.body[:300]!r}"
         place = (operation, str(answer.status), kind)
         if place not in self._validators:
             schema = {**_closed(content[kind]["schema"], self._open), "components": {"schemas": self._components}}

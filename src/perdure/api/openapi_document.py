@@ -19,6 +19,7 @@ from perdure.api.sign_in_document import SESSION_SCHEME
 from perdure.core.errors import (
     Ambiguous,
     AnswerUnknown,
+    BadName,
     Forbidden,
     IdempotencyKeyReused,
     NotFound,
@@ -28,6 +29,7 @@ from perdure.core.errors import (
     StaleRecord,
     StoreUnavailable,
     Unauthenticated,
+    Unencodable,
 )
 from perdure.operations.operation_table import Operation
 from perdure.operations.route_aliases import RouteAlias
@@ -154,7 +156,10 @@ def _responses(operation: Operation, schemas: dict[str, Schema], *, named_by_id:
 
 
 def _further(operation: Operation) -> Iterator[tuple[int, type[PerdureError]]]:
-    """Yields the errors that the headers of a request may lead to, with their statuses."""
+    """Yields the errors that the headers and arguments of a request may lead to before it reaches the operation, with their statuses."""
+    yield 422, BadName
+    if operation.method != "GET":
+        yield 422, Unencodable
     is_keyed = operation.takes_idempotency_key and operation.method == "POST"
     if is_keyed:
         yield from ((409, RequestUnderWay), (409, AnswerUnknown))

@@ -79,7 +79,7 @@ async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool = True, cal
 
     Raises:
         NotFound: there is no such approval.
-        HasEnded: it was decided before.
+        AlreadyDecided, HasEnded: it was decided before, or was cancelled.
         DecisionRefused: `by` may not decide, or has decided already.
         BadValue: the value does not fit the form.
         Forbidden: the caller is a person, and gives the decision of another one without being an admin.
@@ -107,7 +107,7 @@ async def delegate(
 
     Raises:
         NotFound: there is no such approval.
-        HasEnded: it was decided before.
+        AlreadyDecided, HasEnded: it was decided before, or was cancelled.
         DecisionRefused: `by` may not decide, or anybody may, or `to` may already, or one of them has decided.
         Forbidden: the caller is a person, and delegates for another one without being an admin.
         BadName, BadValue: a name is not valid, or the note is too long.
@@ -134,7 +134,7 @@ async def vote_by_link(access: StoreAccess, link: str, secret: bytes, value: Enc
 
     Raises:
         LinkRefused: it was not signed with this secret, has expired, does not offer the answer, or its person may not decide any more.
-        HasEnded, DecisionRefused, BadValue: see `vote`.
+        AlreadyDecided, HasEnded, DecisionRefused, BadValue: see `vote`.
     """
     found = await signed_links.read_link(access, secret, link)
     answer = found.approve if approve is None else approve

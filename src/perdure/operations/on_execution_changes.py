@@ -206,7 +206,7 @@ async def retry(access: StoreAccess, key: Key, reason: str = "", from_step: str 
     """Continues an execution that failed or is parked, from what failed or, with `from_step`, from that step. Returns the version of its log before that.
 
     Raises:
-        NotFound, BadValue: there is nothing to retry, or no such step.
+        NotFound, HasEnded, BadValue: there is nothing to retry, or no such step.
         NeedsAttention: with `wait`, it continued and is parked again.
     """
     return await execution_operations.retry_execution(access, key, reason, wait, from_step)

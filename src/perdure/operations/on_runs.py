@@ -84,7 +84,7 @@ async def approve(
     Raises:
         NotFound: there is no such execution.
         DecisionRefused: the token is not that of an approval that waits, or the caller may not decide, or has decided already.
-        HasEnded: it was decided in the meantime.
+        AlreadyDecided, HasEnded: it was decided in the meantime, or was cancelled.
         BadValue: the value does not fit the form.
         Forbidden: the caller is a person, and gives the decision of another one without being an admin.
     """
@@ -113,7 +113,7 @@ async def decide(
 
     Raises:
         NotFound: there is no such approval.
-        HasEnded: it was decided before.
+        AlreadyDecided, HasEnded: it was decided before, or was cancelled.
         DecisionRefused: the caller may not decide, or has decided already.
         BadValue: the value does not fit the form.
         Forbidden: the caller is a person, and gives the decision of another one without being an admin.
