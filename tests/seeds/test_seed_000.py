@@ -1,17 +1,18 @@
-"""Seed 000, claims 1 to 80 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
+"""Seed 000, claims 1 to 80 as `requirements.md` numbers them: each here as a test, where else it is shown, or what of it is not built.
 
 A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs, and test_real_kinds with nothing standing in for a kind.
 
 claim   where
 1, 9    test_run_000: test_what_goes_round_in_references_is_refused
-2       later: executions are started from outside by triggers; steps are begun by decisions, with no event between
+2       service/triggers/test_event_triggers: test_an_execution_that_completes_starts_another_one, test_an_engine_that_is_killed_at_any_time_starts_it_once;
+        steps are begun by decisions, with no event between
 3       code/test_step: test_each_step_costs_one_commit; graph/semantics: test_it_does_the_same_wherever_its_process_is_killed
 4       test_definitions_000: test_each_example_compiles_in_the_order_of_its_references; case 000_early_exit
 5, 6    test_run_000: test_steps_begin_together_unless_one_refers_to_another
 7       test_run_000: test_an_execution_keeps_the_steps_that_it_was_created_with
 8       test_run_000: test_when_all_steps_are_done_it_has_succeeded
 10      test_run_000: test_a_tool_is_called_and_its_result_made_over_by_code; case 000_references
-11      later: tools of MCP servers
+11      mcp/test_mcp_tools: test_tools_are_steps_and_their_results_are_values, test_what_a_tool_refuses_fails_the_step_with_its_words
 12      case 000_early_exit, whose code test_real_kinds: test_an_example_comes_to_what_it_states_with_all_that_is_real runs in the sandbox;
         kinds/test_ts_kind: test_the_default_export_is_called_with_the_input
 13, 33  case 000_early_exit; test_definitions_000: test_the_early_exit_returns_its_input_and_is_ordered_by_what_it_looks_at
@@ -25,15 +26,27 @@ claim   where
 26, 31  case 000_when_truthy, case 000_when_eq, case 000_when_gt, case 000_when_neq
 27      test_definitions_000: test_the_early_exit_returns_its_input_and_is_ordered_by_what_it_looks_at
 28      case 000_skips_cascade; row "skips cascade through conditions that need the step"
-29      later: the form belongs to the console
+29      console/test_unit_tests: test_the_unit_tests_of_the_console_pass, of which condition-rows.test.ts is about this form
 32      test_run_000: test_a_condition_of_another_shape_is_refused
 34, 35  case 000_early_exit; row "return: true gives what stands in with"
 36      row "a return ends the execution with its result, while others are in flight"
 37      case 000_early_exit: it says so for no address, an empty one and one
 38      row "a skipped return ends nothing"; case 000_early_exit
-39-53   later: recording comes with tools of MCP servers, whose calls are recorded
+39, 51  recording/test_recorded_definition: test_a_recording_is_saved_as_a_draft_and_as_versions;
+        recording_proxy/test_recording_server: test_a_client_presets_saves_and_ends_the_recording
+40, 41  recording_proxy/test_recording_server: test_calls_are_recorded_and_answered_with_what_the_server_gave
+42      recording/test_recording_workflow: test_calls_are_steps_and_references_are_forwarded_as_values
+43      recording/test_recording_workflow: test_a_step_is_named_after_its_tool_without_its_server,
+        test_parallel_calls_are_numbered_by_arrival_and_wait_for_those_that_they_name
+44      recording/test_found_references: test_a_value_is_found_where_it_came_from;
+        recording/test_recorded_definition: test_what_is_suggested_is_accepted_one_by_one
+45, 49, 53 a recording is an execution like any other: recording/test_recording_workflow: test_a_recording_continues_in_another_engine_from_its_log
+46, 50  recording/test_recording_workflow: test_a_recording_ends_when_it_is_ended_and_then_takes_no_call
+47      recording/test_recorded_definition: test_a_definition_does_with_other_input_what_was_recorded
+48, 52  recording/test_recording_workflow: test_presets_take_the_place_of_calls_and_are_visible_as_such
 54      test_run_000: test_what_goes_round_in_references_is_refused
-55      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own; the tool of that name is later
+55      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own;
+        the tool of that name: mcp_server/test_tool_service: test_aliases_can_always_be_called_and_are_listed_only_if_that_is_wanted
 56      test_run_000: test_a_workflow_may_call_itself_each_time_in_an_execution_of_its_own;
         row "recursion ends at the greatest depth, with an error that says so"
 57, 62  test_a_step_that_takes_longer_than_any_lease_is_left_alone below: who lives is asked of processes, never of steps

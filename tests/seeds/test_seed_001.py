@@ -1,10 +1,12 @@
-"""Seed 001, claims 1 to 143 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
+"""Seed 001, claims 1 to 143 as `requirements.md` numbers them: each here as a test, where else it is shown, or what of it is not built.
 
 A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs, and test_real_kinds with nothing standing in for a kind.
 
 claim   where
 1       what of it is in this release is said below
-2       case 001_row; test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; the table itself is later, with the service
+2       case 001_row; test_definitions_001: test_triggers_and_the_row_of_the_table_are_read; the table itself:
+        test_records_001: test_the_row_of_a_workflow_is_kept_with_its_document_and_its_slug_is_unique_for_its_owner;
+        not built: a document that is published does not give its row a display name, tags or `enabled`; its name is the slug, it has no tags and is enabled
 3-7     test_definitions_001: test_triggers_and_the_row_of_the_table_are_read;
         test_curl_triggers_001: test_triggers_live_and_start_executions_by_curl_whenever_the_server_is_killed
 8       service/triggers/test_trigger_specs: test_a_config_that_is_wrong_is_refused_with_its_place
@@ -106,7 +108,9 @@ claim   where
 140     test_definitions_001: test_a_subworkflow_is_called_in_its_version_and_limits_are_read;
         kinds/agents/test_agent_patches: test_a_definition_that_does_not_allow_it_is_not_changed_and_the_agent_is_told
 141     test_steps_can_be_watched_while_it_runs below
-142, 143 later: the console
+142     console/test_editor_page: test_edits_in_each_view_are_in_the_text_which_keeps_its_comments,
+        test_publication_shows_the_changes_and_the_hash_before, test_what_two_people_have_saved_is_brought_together
+143     operations/test_reachable_operations: test_a_python_client_reaches_each_operation_but_those_of_a_list
 """
 
 import asyncio

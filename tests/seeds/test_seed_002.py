@@ -1,4 +1,4 @@
-"""Seed 002, claims 1 to 52 as `requirements.md` numbers them: each here as a test, or the name of the test that shows it.
+"""Seed 002, claims 1 to 52 as `requirements.md` numbers them: each here as a test, where else it is shown, or what of it is not built.
 
 claim   where
 1       test_workflows_are_ordinary_async_functions below
@@ -11,10 +11,10 @@ claim   where
 8       the store's version rail: perdure.testing.conformance.commit_suite
 9, 10   code/test_messages: all that arrives goes by mail, and into the log with the commit of who holds the execution
 11      Store.claim, by wake_at_s: perdure.testing.conformance.lease_suite
-12-16   the driver contract belongs to stores/kv, which a later stage brings; what it is for (order, atomicity) is shown for every
+12-16   not built: a store that works on any driver with the operations of the seed; what they are for (order, atomicity) is shown for every
         store by perdure.testing.conformance
-17      test_every_operation_is_in_the_history below (removed: with the gates for changed code, a later stage)
-18      a later stage
+17      test_every_operation_is_in_the_history below; removed: as 18
+18      code/test_version_gates: test_what_was_removed_is_taken_from_the_log_of_an_execution_wherever_it_stands
 19, 20  test_the_locations_of_the_seed_read_the_same below
 21, 22  an encoding of stores/kv; paths are tuples: code/test_values_and_names: test_the_text_of_a_path_is_read_back_as_the_path
 23-26   the parts of design.md section 2
@@ -25,9 +25,9 @@ claim   where
 31      code/test_messages: test_messages_are_first_in_first_out
 33-37   an encoding of stores/kv; attempts, status and times: test_what_the_seed_keeps_of_a_step_can_be_read_from_the_log below
 38      test_an_ordinary_error_is_retried_with_backoff_until_the_tries_are_used_up below
-39      test_a_critical_error_bypasses_retry below (rollback: with undo, a later stage)
+39      test_a_critical_error_bypasses_retry below; rollback: as 41
 40      code/test_cancel_and_evict: test_eviction_reaches_every_branch_and_leaves_nothing_behind; waiting is no exception here
-41, 47  with undo, a later stage
+41      code/test_undo: test_a_rollback_in_a_step_fails_the_execution_and_undoes_it
 42      code/test_join_and_map: test_a_join_waits_for_all_branches_also_when_one_fails_and_keeps_the_outputs
 43      code/test_race: test_the_winner_is_what_a_replay_returns,
         test_a_loser_is_cancelled_in_mid_step_before_the_workflow_goes_on
@@ -35,6 +35,7 @@ claim   where
 45      code/test_durable_loops: test_commit_every_remembers_the_state_of_every_nth_turn_only,
         test_a_loop_resumes_at_the_last_committed_turn_and_runs_none_of_the_earlier_steps_again
 46      code/test_durable_loops: test_history_is_trimmed_to_the_turns_kept_as_in_the_example_of_the_seed
+47      code/test_undo: test_a_loop_may_say_how_many_turns_back_are_undone
 48, 51  test_replay_writes_nothing below
 49, 50  test_a_name_and_not_a_position_is_what_an_operation_is_known_by below
 52      every test here has a store of its own

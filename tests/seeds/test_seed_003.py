@@ -1,4 +1,4 @@
-"""Seed 003, claims 1 to 63 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
+"""Seed 003, claims 1 to 63 as `requirements.md` numbers them: each here as a test, where else it is shown, or what of it is not built.
 
 A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs, and test_real_kinds with nothing standing in for a kind.
 
@@ -32,7 +32,11 @@ claim   where
 37      dialects/test_port_graph: test_a_loop_without_a_body_leads_to_itself;
         definitions/graph/test_batch_loops: test_each_batch_is_seen_once_and_what_follows_sees_how_it_ended
 38      case 003_inline
-39-42   later: tables of definitions by organization come with the service; what an execution and an approval keep is in their logs
+39, 40  test_records_003: test_a_definition_is_kept_for_its_organization_with_its_configuration_and_its_steps
+41      test_records_003: test_an_execution_is_found_by_its_definition_and_its_status_and_has_what_the_seed_keeps_of_it
+42      test_records_003: test_an_approval_is_found_by_its_approver_its_execution_and_what_it_is_about_and_keeps_the_decision;
+        not built: of an approval in a document of this seed, priority, dueDate, resourceType and resourceId are only details, which no list selects by,
+        and routeHint and deeplink are left out; decided approvals are read one by one, and no list has them
 43      test_an_execution_keeps_the_definition_that_it_began_with below
 44      case 003_inline
 45, 48  test_variables_of_the_workflow_are_there_from_the_beginning below
@@ -40,8 +44,10 @@ claim   where
 47      test_an_approval_is_recorded_waited_for_and_goes_on_by_its_port below
 49      test_a_secret_is_in_no_argument_that_a_log_has below
 50      test_steps_and_the_last_output_are_envelopes below
-51, 52  expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say; a model says so itself: test_what_a_model_answers_is_as_the_seed_shows_it below;
-        a trigger: later, with them
+51      expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say, in which the output of a trigger is given;
+        not built: the output of a step of the type trigger has no data and no meta.trigger; what started an execution is read with it:
+        test_records_003: test_an_execution_is_found_by_its_definition_and_its_status_and_has_what_the_seed_keeps_of_it
+52      expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say; a model says so itself: test_what_a_model_answers_is_as_the_seed_shows_it below
 53, 54  test_the_sixth_tick_is_seen_by_the_body_as_the_seed_shows_it below
 55, 57  test_a_definition_runs_though_nobody_has_stored_it below
 56, 59  dialects/test_port_graph: test_the_seed_s_inline_workflow_is_a_definition_in_order_of_ports

@@ -1,4 +1,4 @@
-"""Seed 004, claims 1 to 167 as `requirements.md` numbers them: each here as a test, where else it is shown, or why it is later.
+"""Seed 004, claims 1 to 167 as `requirements.md` numbers them: each here as a test, where else it is shown, or what of it is not built.
 
 A row is one of the claims in graph/semantics, a case is an example of the seed that test_runs runs, and test_real_kinds with nothing standing in for a kind.
 
@@ -6,7 +6,8 @@ claim   where
 1, 26   who holds an execution decides for it, and nobody stands between the steps: runtime/test_engine
 2, 43, 44 graph/test_token_counters: test_the_counter_is_zero_when_all_is_done_and_never_before
 3       what is large is kept by its hash, as definitions are: perdure.testing.conformance; test_an_execution_goes_on_by_the_version_that_it_began_with below
-4       later: stores for so many; what one machine does is in the benchmarks
+4       both are stores: stores/test_redis_store, stores/test_postgres_store; test_who_takes_over_goes_on_with_what_another_has_begun;
+        not built: one of the two before the other, and a measurement of Redis
 5       kinds/test_kind_registry: test_a_kind_that_a_package_brings_runs_checks_its_config_and_is_shown
 6       graph/semantics: test_it_does_the_same_leaving_memory_at_each_wait
 7       case 004_agent_branch, whose model test_real_kinds asks over HTTP; graph/test_agent_verbs: test_the_context_is_what_the_step_names
@@ -16,7 +17,10 @@ claim   where
 12      runtime/test_cluster_kill: engines of one store share its executions
 13      test_a_result_that_comes_twice_moves_its_token_once below
 14      kinds and tools are given by who runs them: case 004_agent_branch, case 004_migration
-15      later: the service
+15      API: test_runs_over_http_004: test_a_run_of_a_tag_has_its_counter_and_its_applied_keys_as_of_each_event; people: as 95;
+        workers: runtime/test_worker: test_several_workers_share_a_queue_each_within_its_limit;
+        large values apart: stores/test_separate_blobs: test_a_large_blob_is_apart_and_a_small_one_is_not; Redis and Postgres: as 4;
+        not built: large values in S3 or MinIO; they are in a directory
 16, 17  api/test_route_aliases: test_runs_are_started_by_a_tag_and_patched
 18      operations/test_on_catalog; what a version is made of is read with it
 19      test_definitions_004: test_each_example_compiles_in_the_order_of_its_ports
@@ -25,7 +29,8 @@ claim   where
 24, 25  test_the_counter_of_the_sequential_flow_is_one_until_the_end below
 27-30   row "a task goes to a queue by its type, with its input, and any worker may do it"; case 004_enrichment
 31      row "a step that fails for good fails the execution, and what has not begun never does"
-33, 34  later: figures of a cluster
+33      docs/benchmarks.md: a step takes less than 1 ms, and two engines on one Postgres do more than 10,000 steps a second
+34      nobody stands between the steps, as 1, so there is nothing to migrate from
 35      test_what_stood_at_any_event_comes_from_the_log_alone below
 36, 42  runtime/test_cluster_kill; row "all branches begin at once, and the result has each by its id"
 37      who sent a token to whom: test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below;
@@ -39,7 +44,7 @@ claim   where
 49      test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below
 50-54   row "without output and with several ends, the result is theirs by id, those that were reached"; case 004_loop_back
 55      case 004_exclusive
-56, 57  nothing is checked for: an execution has ended when nothing in it is live; what stands still for long is told of later, by alerts
+56, 57  nothing is checked for: an execution has ended when nothing in it is live; what stands still for long: as 153
 58, 59  test_definitions_004: test_a_workflow_that_never_ends_has_to_say_so; case 004_endless
 60, 62, 63 case 004_join; test_without_waiting_for_all_a_node_runs_once_for_each_token_with_what_that_brought below;
         test_a_join_of_three_holds_its_tokens_until_the_last_is_there_and_sees_all below
@@ -51,7 +56,8 @@ claim   where
 71, 95  test_an_approval_keeps_who_may_decide_what_about_and_until_when below
 72      row "a task goes to a queue by its type, with its input, and any worker may do it"
 73, 74  what a log and its head hold; perdure.testing.conformance
-75, 76  test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below; public events of tokens are later
+75, 76  test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join below;
+        over HTTP: test_runs_over_http_004: test_a_run_of_a_tag_has_its_counter_and_its_applied_keys_as_of_each_event
 77      code/test_approval: test_a_person_approves_with_a_form_and_the_workflow_gets_its_type,
         test_when_the_time_is_over_that_is_what_was_said_for_it, test_an_approval_that_is_cancelled_is_a_child_that_failed
 78      what stood at any event is in the log: test_what_stood_at_any_event_comes_from_the_log_alone below
@@ -81,7 +87,7 @@ claim   where
 108     test_definitions_004: test_an_unknown_type_of_condition_is_an_error
 109     expr/test_cel: test_what_is_neither_true_nor_false_is_no_condition
 110     expr/test_cel: test_it_is_compiled_once
-111     later: figures
+111     docs/benchmarks.md, "Expressions": each is below its figure
 112     case 004_payment
 113     there is one way: an agent is an execution of its own, by whose end its step goes on:
         graph/test_agent_verbs: test_an_agent_is_told_what_its_step_says_and_settles_with_its_answer
@@ -110,42 +116,68 @@ claim   where
         test_the_counter_of_the_fan_out_is_that_of_the_seed_with_its_tokens_held_at_the_join,
         test_the_counter_of_the_approval_is_zero_while_it_is_pending_and_the_execution_goes_on,
         test_the_counter_of_the_agent_grows_by_as_many_as_it_names below
-133-135  later: figures
-136, 137 as 24, 49, 45, 87, 92, 95; what is HTTP in them is later
-138     as 130 and 79; metrics and traces are later
-139     as 144, 149; authentication, limits of rates and the like are later, with the service
+133     not built: a measurement of Redis
+134     docs/benchmarks.md: there is one way to write, durable with each decision: 11,000 steps a second by one engine
+135     workers by types: runtime/test_worker: test_a_worker_takes_only_from_its_queues; docs/benchmarks.md has what engines do;
+        not built: a test with a Redis of several servers
+136     as 24, 49 and 45; over HTTP: test_runs_over_http_004: test_a_run_of_a_tag_has_its_counter_and_its_applied_keys_as_of_each_event
+137     as 87, 92 and 95; over HTTP: test_runs_over_http_004: test_a_run_waits_for_a_decision_that_counts_once_and_leads_on_by_its_path
+138     as 130, 79, 151 and 152; node types over HTTP: api/test_route_aliases: test_the_kinds_of_steps_have_their_schemas
+139     as 144, 145 and 149; what is durable in Redis is its own setting; replicas: stores/postgres/test_failover;
+        api/test_every_route: test_each_role_may_what_the_table_says_and_no_more; api/test_server_access: test_each_caller_has_a_rate_of_their_own;
+        runtime/test_server: test_told_to_stop_it_ends_what_is_in_flight_and_the_next_goes_on_from_there; api/test_api_app: test_health_and_readiness
 140     test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
 141     row "max_fanout bounds how many steps one leads to"; row "a choice outside of the list fails the step, and the error names what is allowed";
         definitions/graph/test_policy_checks: test_where_it_may_not_go_it_does_not_go, test_what_is_denied_is_not_done,
         test_a_person_is_asked_before_and_with_what_it_is_about, test_a_kind_says_itself_what_its_steps_may_do
-142     row "max_hops bounds how many edges are gone along"; row "max_fanout bounds the items of an each"; MaxBytesScanned and backpressure are later
-143     later: tenants with keys of their own
+142     row "max_hops bounds how many edges are gone along"; row "max_fanout bounds the items of an each";
+        row "max_bytes bounds what all results take"; as 149; throttling: runtime/test_queues: test_a_rate_lets_them_begin_one_after_the_other;
+        not built: an agent that summarises what is too large; such an execution fails
+143     test_runs_over_http_004: test_a_run_does_not_exist_for_another_tenant_whose_runs_may_have_the_same_id;
+        runtime/test_tenants: test_an_engine_serves_its_tenants_and_no_others; test_a_blob_store_keeps_blobs_by_tenant_and_name;
+        encryption notices what was changed or moved, as a signature would: stores/test_encoded_store:
+        test_a_message_that_is_moved_to_another_address_or_key_is_refused_and_delays_no_other, test_a_change_of_any_bit_of_a_row_is_noticed;
+        not built: keys of encryption for each tenant, as one key is for all; a signature of tokens in a store that is not encrypted
 144     row "by default a step has three tries, a second and two apart"; row "an error named fatal is not tried again"; case 004_task
 145     service/test_dead_letter_groups: test_what_failed_alike_is_one_group_the_latest_first,
         test_what_is_discarded_is_cancelled_without_running_and_its_parent_is_not_told_again
 146     service/test_dead_letter_groups: test_what_is_requeued_goes_on_from_what_failed,
         test_what_is_requeued_with_edits_begins_anew_once_and_the_other_is_discarded
-147     the log is written before anything is done: perdure.testing.conformance; figures are later
+147     the log is written before anything is done: perdure.testing.conformance; nothing that was acknowledged is lost:
+        stores/postgres/test_failover: test_in_failovers_to_a_synchronous_standby_nothing_acknowledged_is_lost_and_no_settled_step_runs_twice;
+        docs/benchmarks.md: after a kill all goes on within seconds
 148     row "cancelling an execution cancels the child that it waits for"
 149     row "the deadline ends the execution, whatever it waits for, and what was done is undone"
 150     case 004_compensator; test_what_was_charged_is_given_back_when_the_execution_fails below;
         row "what was done last is undone first, each with its own result";
         row "an undo that fails is tried again, and the rest is undone all the same"
-151-153  later: metrics, traces, alerts
-154     service/test_retention: test_what_ended_long_ago_goes_and_its_id_status_and_times_stay; archives are later
+151     observe/test_metrics: test_each_metric_of_the_table_is_exposed_with_its_labels, test_executions_steps_retries_and_ends_are_counted;
+        test_alerts_004: test_the_metrics_of_the_seed_are_there_with_its_buckets;
+        not built: the labels run_id, fan_out, from_node and to_node; latency is by queue, divergence counts executions whose code differs
+152     observe/test_traces: test_each_attempt_has_a_span_in_that_of_its_execution, test_a_failed_execution_has_its_error,
+        test_one_trace_leads_from_a_client_to_the_request_of_a_step_through_three_processes; not built: the number of the hop in a span
+153     test_alerts_004: test_the_alerts_of_the_seed_have_its_thresholds_and_times;
+        observe/test_deploy_files: test_each_expression_asks_for_what_is_there, test_each_alert_says_what_happened_and_what_to_do
+154     service/test_retention: test_what_ended_long_ago_goes_and_its_id_status_and_times_stay,
+        test_an_archive_has_each_before_it_goes_and_it_can_be_imported_from_there; months:
+        stores/test_postgres_months: test_a_month_of_which_nothing_is_left_is_removed_and_what_is_kept_can_still_be_read; all fields are encrypted alike:
+        stores/test_encoded_workflows: test_what_workflows_say_is_in_no_file_and_in_no_backup
 155     test_an_execution_goes_on_by_the_version_that_it_began_with below; definitions/graph/test_plan_patch: test_a_step_that_has_not_begun_is_changed;
         case 004_migration; test_token_graph_migration: test_it_goes_on_with_what_the_transform_makes_of_all_so_far,
         test_wherever_its_process_is_killed_it_is_handed_over_once, test_the_highest_version_that_fits_is_meant_and_stays_the_one
-156     test_a_result_that_comes_twice_moves_its_token_once below; load is later
+156     test_a_result_that_comes_twice_moves_its_token_once below; not built: a test of 1,000 a second for 60 seconds
 157     test_what_stood_at_any_event_comes_from_the_log_alone below; perdure show --tokens --at: cli/test_definition_commands
 158     every decision is in the store before it has effects: perdure.testing.conformance
 159     service/test_retention: test_what_ended_long_ago_goes_and_its_id_status_and_times_stay
 160     kinds/agents/test_built_in_tools: test_tools_are_found_by_words_the_best_first_and_only_those_that_may_be_used
-161     later: the console
+161     console/test_approval_pages: test_an_approval_is_answered_by_a_key_on_a_telephone, test_of_two_people_the_second_is_told_that_it_was_decided
 162     row "a result that does not fit the step's schema fails the step";
         definitions/graph/test_definition_input: test_what_a_definition_does_not_take_is_refused_before_there_is_an_execution,
         test_what_was_started_without_its_definition_at_hand_fails_before_anything_is_done
-163-165  later: tenancy, backpressure, costs
+163     as 143
+164     runtime/test_queues: test_no_more_executions_run_than_a_queue_allows_over_all_engines, test_a_rate_lets_them_begin_one_after_the_other;
+        api/test_active_limits: test_all_people_together_may_have_so_many
+165     service/test_model_costs: test_costs_are_summed_by_workflow_step_and_model; not built: what the database costs by workflow
 166     this table
 167     format/test_canonical_form: test_the_hashes_of_format_version_1_never_change; an execution keeps the version by which it is walked
 """
