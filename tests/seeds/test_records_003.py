@@ -135,3 +135,5 @@ async def test_an_approval_is_found_by_its_approver_its_execution_and_what_it_is
         kept = (await service.by(key, "GET", address)).json
         assert [(vote["by"], vote["approve"], vote["comment"]) for vote in kept["votes"]] == [("m1", True, "fine")]
         assert (await service.by(key, "GET", "/api/approvals")).json["items"] == []
+        listed = (await service.by(key, "GET", "/api/executions?workflow=perdure.approval&status=completed")).json["items"]
+        assert [found["id"] for found in listed] == [one["id"]]
