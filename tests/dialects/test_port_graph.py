@@ -94,7 +94,7 @@ def test_the_seed_s_inline_workflow_is_a_definition_in_order_of_ports() -> None:
             {
                 "id": "sign",
                 "name": "Sign",
-                "approve": {"title": "Sign", "assignees": ["m1"], "timeout": 86400, "on_timeout": "reject", "details": {"priority": "high"}},
+                "approve": {"title": "Sign", "assignees": ["m1"], "timeout": 86400, "on_timeout": "reject", "priority": "high"},
                 "next": {"approved": ["each_message"], "rejected": []},
             },
             {
@@ -174,6 +174,29 @@ def test_a_step_after_which_nothing_stands_ends_and_so_do_null_and_noop() -> Non
         {"id": "a", "tool": "TOOL", "next": {"success": ["noop"]}},
         {"id": "noop", "do": [], "ui": {"stepType": "noop"}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("config", "approve"),
+    [
+        (
+            {"resourceType": "invoice", "resourceId": "{{input.id}}", "priority": "urgent", "routeHint": "invoices", "deeplink": "/invoices/7", "dueDate": 7},
+            {"resource": {"type": "invoice", "id": "{{input.id}}"}, "priority": "urgent"}
+            | {"route_hint": "invoices", "deep_link": "/invoices/7", "details": {"dueDate": 7}},
+        ),
+        ({"priority": "medium"}, {"priority": "normal"}),
+        ({"priority": "{{input.how}}"}, {"details": {"priority": "{{input.how}}"}}),
+        ({"priority": 3, "resourceType": "invoice"}, {"details": {"priority": 3, "resourceType": "invoice"}}),
+        ({"priority": "soon", "resourceId": 7, "resourceType": "a"}, {"details": {"priority": "soon", "resourceId": 7, "resourceType": "a"}}),
+    ],
+    ids=["all of it", "medium", "a template", "half of it", "of other kinds"],
+)
+def test_an_approval_has_its_subject_its_priority_and_where_it_is_shown(config: dict[str, Any], approve: dict[str, Any]) -> None:
+    given = sound(document(step("a", "approval", {"title": "Pay?", **config})))
+    assert given["steps"][0]["approve"] == {"title": "Pay?", **approve}
+    written = from_definition(given)
+    assert written.document is not None and not written.findings
+    assert sound(written.document)["steps"] == given["steps"]
 
 
 def test_failure_is_the_port_error_and_default_every_port_that_says_nothing() -> None:

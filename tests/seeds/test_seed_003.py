@@ -35,8 +35,9 @@ claim   where
 39, 40  test_records_003: test_a_definition_is_kept_for_its_organization_with_its_configuration_and_its_steps
 41      test_records_003: test_an_execution_is_found_by_its_definition_and_its_status_and_has_what_the_seed_keeps_of_it
 42      test_records_003: test_an_approval_is_found_by_its_approver_its_execution_and_what_it_is_about_and_keeps_the_decision;
-        not built: of an approval in a document of this seed, priority, dueDate, resourceType and resourceId are only details, which no list selects by,
-        and routeHint and deeplink are left out; the list of approvals has those that wait, and decided ones are listed as executions
+        dialects/test_port_graph: test_an_approval_has_its_subject_its_priority_and_where_it_is_shown;
+        not built: the dueDate of an approval in a document of this seed is only a detail; the list of approvals has those that wait, and decided ones
+        are listed as executions
 43      test_an_execution_keeps_the_definition_that_it_began_with below
 44      case 003_inline
 45, 48  test_variables_of_the_workflow_are_there_from_the_beginning below

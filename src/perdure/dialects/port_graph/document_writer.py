@@ -9,7 +9,7 @@ from perdure.dialects.foreign_document import FindingCollector, WrittenDocument,
 from perdure.dialects.port_graph.brace_expressions import InexpressibleError, write_condition, write_text
 from perdure.dialects.port_graph.document_reader import PORT_GRAPH_HOPS_MAX
 from perdure.dialects.port_graph.document_warnings import INJECTED_INPUT
-from perdure.dialects.port_graph.step_reader import END_TARGET, LLM_ANSWER_STATE
+from perdure.dialects.port_graph.step_reader import APPROVAL_DETAILS, END_TARGET, LLM_ANSWER_STATE, SUBJECT
 
 STEP_FIELDS = frozenset(("id", "name", "note", "next", "retry", "timeout", "with", "ui"))
 HEAD_FIELDS = frozenset(
@@ -178,17 +178,21 @@ class _Writer:
 
     def _approval(self, value: dict[str, Any], pointer: str) -> dict[str, Any]:
         named = {"title": "title", "assignees": "assignees", "form": "form", "quorum": "quorum", "on_timeout": "onTimeout"}
-        for name in value.keys() - named.keys() - {"timeout", "details"}:
+        named |= {"priority": "priority", "route_hint": "routeHint", "deep_link": "deeplink"}
+        for name in value.keys() - named.keys() - {"timeout", "details", "resource"}:
             self._notes.error("not_in_dialect", joined_pointer(pointer, name), f"this dialect cannot express {name!r}")
         config = {
             said: value[name] if name == "form" else self._value(value[name], joined_pointer(pointer, name)) for name, said in named.items() if name in value
         }
         if "timeout" in value:
             config["timeout"] = s_to_ms(value["timeout"])
+        about = self._value(value.get("resource"), joined_pointer(pointer, "resource")) or {}
+        config |= {name: about[said] for name, said in SUBJECT.items() if said in about}
         details = self._value(value.get("details"), joined_pointer(pointer, "details"))
-        known = ("details", "parameters", "resourceType", "resourceId", "priority", "dueDate")
         if details is not None:
-            config |= details if isinstance(details, dict) and details.keys() <= set(known) else {"details": details}
+            is_plain = isinstance(details, dict) and details.keys() <= set(APPROVAL_DETAILS) - config.keys()
+            is_plain = is_plain and not all(isinstance(details.get(name), str) for name in SUBJECT)  # which would be read as a resource
+            config |= details if is_plain else {"details": details}
         return config
 
     def _loop(self, step: dict[str, Any], value: Any, pointer: str) -> dict[str, Any]:

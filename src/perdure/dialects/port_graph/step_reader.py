@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.code.approval_attributes import PRIORITIES
 from perdure.definitions.format.definition_findings import closest_name
 from perdure.dialects.foreign_document import FindingCollector, ForeignFields, StepNames, kind_of_value, ms_to_s, without_empty
 from perdure.dialects.port_graph.brace_expressions import BraceExpressionReader
@@ -18,6 +19,10 @@ PORTS_BY_TYPE = {
 }
 PORT_ALIASES = {"approve": "approved", "reject": "rejected", "failure": "error", "failed": "error"}
 APPROVAL_PORTS = ("timeout",)
+SUBJECT = {"resourceType": "type", "resourceId": "id"}
+"""The fields of what an approval is about, by the names that they have here."""
+APPROVAL_DETAILS = ("details", "parameters", *SUBJECT, "priority", "dueDate")
+"""Fields of an approval that are shown as its details where they are nothing else."""
 
 
 class PortGraphRoutes:
@@ -236,11 +241,20 @@ class PortGraphStepReader:
             self._notes.warning("misplaced", config.at("onTimeout"), "it has no effect without a timeout and is ignored")
         elif late:
             self._notes.error("unknown_value", config.at("onTimeout"), f"expected fail, approve or reject, found {late[:40]!r}")
-        details = {
-            name: value for name in ("details", "parameters", "resourceType", "resourceId", "priority", "dueDate") if (value := config.any(name)) is not None
-        }
-        if details:
-            found["details"] = self._texts.value(details, config.pointer, called)
+        shown = {name: value for name in APPROVAL_DETAILS if (value := config.any(name)) is not None}
+        about = {said: shown[name] for name, said in SUBJECT.items() if isinstance(shown.get(name), str) and shown[name]}
+        if about.keys() == set(SUBJECT.values()):
+            found["resource"] = self._texts.value(about, config.pointer, called)
+            shown = {name: value for name, value in shown.items() if name not in SUBJECT}
+        priority = "normal" if shown.get("priority") == "medium" else shown.get("priority")
+        if isinstance(priority, str) and priority in PRIORITIES:
+            found["priority"] = priority
+            del shown["priority"]
+        for name, said in (("route_hint", "routeHint"), ("deep_link", "deeplink")):
+            if text := config.text(said):
+                found[name] = self._texts.value(text, config.at(said), called)
+        if shown:
+            found["details"] = self._texts.value(shown, config.pointer, called)
         return {"approve": found}
 
     def _llm(self, config: ForeignFields, called: str) -> dict[str, Any]:
