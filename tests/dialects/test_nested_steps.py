@@ -117,3 +117,9 @@ def test_what_the_seed_has_no_words_for_is_not_written() -> None:
         found = document_writer.from_definition({**head, "steps": [step]})
         assert found.document is None
         assert found.findings
+
+
+def test_a_row_that_is_disabled_says_that_its_definition_is_not() -> None:
+    for enabled, said in ((True, []), (False, [("/enabled", "warning")])):
+        found = document_reader.to_definition({"slug": "one", "enabled": enabled, "steps": [tool()]})
+        assert [(one.pointer, one.severity) for one in found.findings] == said

@@ -108,6 +108,8 @@ def to_definition(document: Any) -> ForeignDefinition:
     definition["steps"] = [{"id": names.free("variables"), "set": begun}, *steps] if begun else steps
     if outputs := variables.outputs():
         definition["output"] = outputs
+    if top.value.get("enabled") is False:
+        notes.warning("unsupported", "/enabled", "whether a definition is enabled is no part of its document; disable it once it is published")
     top.ignore(*_OF_THE_ROW)
     top.left()
     return ForeignDefinition("nested_steps", definition, tuple(notes.findings))
