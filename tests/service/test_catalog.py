@@ -6,6 +6,7 @@ from contextlib import suppress
 from itertools import chain
 from random import Random
 
+import msgspec
 import pytest
 
 from perdure import Definition
@@ -34,7 +35,11 @@ async def publish(access: StoreAccess, value: int, version: str = "", edit: Edit
 
 async def kinds(access: StoreAccess) -> Sequence[str]:
     """What the history has, oldest first."""
-    return [one.kind for one in (await catalog.read_history(access, T, "invoice")).items][::-1]
+    return await kinds_of(access, "invoice")
+
+
+async def kinds_of(access: StoreAccess, slug: str) -> Sequence[str]:
+    return [one.kind for one in (await catalog.read_history(access, T, slug)).items][::-1]
 
 
 # Create and update
@@ -115,6 +120,42 @@ async def test_fields_change_without_a_new_version_and_the_history_says_so(acces
     for wrong in (DefinitionFields(name=" "), DefinitionFields(tags=("",)), DefinitionFields(tags=tuple(map(str, range(33))))):
         with pytest.raises(BadValue):
             await catalog.update_definition(access, T, "invoice", BEN, fields=wrong)
+
+
+def train(name: str, tags: Sequence[str] = (), command: str = "echo 1") -> bytes:
+    """A document of nested steps, which has a name for people beside its slug."""
+    return msgspec.json.encode({"slug": "train", "name": name, "tags": tags, "steps": [{"id": "build", "type": "bash", "command": command}]})
+
+
+async def test_the_name_for_people_and_the_tags_of_a_document_are_those_of_its_definition(access: StoreAccess) -> None:
+    made = await catalog.create_definition(access, T, train("Release train", ["ops", "ops"]), ADA)
+    assert (made.slug, made.name, made.tags) == ("train", "Release train", ("ops",))
+    assert (await catalog.check_document(access, T, train("Release train"))).name == "Release train"
+    for found in (await catalog.list_definitions(access, T, text="release"), await catalog.list_definitions(access, T, tag="ops")):
+        assert [one.slug for one in found.items] == ["train"]
+
+    renamed = await catalog.update_definition(access, T, "train", BEN, train("Night train", ["ops", "ops"]))
+    assert (renamed.name, renamed.version, renamed.hash, renamed.tags) == ("Night train", made.version, made.hash, ("ops",))
+    assert await catalog.update_definition(access, T, "train", BEN, train("Night train", ["ops", "ops"])) == renamed
+    assert await kinds_of(access, "train") == ["create", "edit"]
+
+    second = await catalog.update_definition(access, T, "train", BEN, train("Second", [], "echo 2"))
+    assert (second.name, second.version, second.tags) == ("Second", "1.1.0", ("ops",))
+    given = DefinitionFields(name="Given", tags=("given",))
+    third = await catalog.update_definition(access, T, "train", BEN, train("Third", ["third"], "echo 3"), fields=given)
+    assert (third.name, third.version, third.tags) == ("Given", "1.2.0", ("given",))
+    back = await catalog.roll_back(access, T, "train", "1.0.0", BEN)
+    assert (back.definition.name, back.definition.tags) == ("Release train", ("ops",))
+
+
+async def test_tags_of_a_document_have_the_limits_of_those_that_are_given(access: StoreAccess) -> None:
+    made = await catalog.create_definition(access, T, train("Release train"), ADA)
+    for wrong in (["a" * 65], [str(number) for number in range(33)]):
+        with pytest.raises(BadValue, match=r"^tags: "):
+            await catalog.update_definition(access, T, "train", BEN, train("Release train", wrong))
+        checked = await catalog.check_document(access, T, train("Release train", wrong))
+        assert [(one.code, one.pointer) for one in checked.findings if one.severity == "error"] == [("bad_tags", "/tags")]
+    assert await catalog.read_definition(access, T, "train") == made
 
 
 async def test_a_very_long_version_in_a_document_is_refused(access: StoreAccess) -> None:

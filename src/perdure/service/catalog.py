@@ -278,10 +278,15 @@ async def _checked(access: StoreAccess, tenant: str, document: bytes, slug: str)
     except BadValue as error:
         refused = error_finding("bad_trigger", error.what.removeprefix("/document"), str(error))
         return CheckedDocument(valid=False, findings=[*read.findings, refused], slug=found), read
+    try:
+        name = changes.document_fields(about)["name"]
+    except BadValue as error:
+        refused = error_finding("bad_tags", "/tags", str(error))
+        return CheckedDocument(valid=False, findings=[*read.findings, refused], slug=found), read
     version = str(about.get("version", "1.0.0"))
     calls = await find_calls(access, tenant, await asyncio.to_thread(_planned, found, about))
     findings = [*read.findings, *(msgspec.structs.replace(one, severity="warning") for one in calls.unresolved), *calls.circles]
-    checked = CheckedDocument(valid=True, findings=findings, slug=found, name=str(about["name"]), version=version, hash=read.hash, dialect=read.dialect)
+    checked = CheckedDocument(valid=True, findings=findings, slug=found, name=name, version=version, hash=read.hash, dialect=read.dialect)
     return checked, read
 
 
@@ -391,6 +396,7 @@ async def roll_back(access: StoreAccess, tenant: str, which: str, target: str, e
         NotFound, Ambiguous: there is no such definition or version, or several versions have a hash that begins so.
         StaleRecord: the definition is not at the revision that the edit names.
         BadDefinition: the version is not valid here any more, for instance because it has no steps.
+        BadValue: its document has tags that are not valid.
     """
 
     async def decide(moment: Moment) -> CatalogChange:
@@ -400,18 +406,25 @@ async def roll_back(access: StoreAccess, tenant: str, which: str, target: str, e
         if hash == record.hash:
             return changes.unchanged(before)
         version = await find_version(access.store, tenant, record, hash)
-        _, canonical = await read_documents(access.store, tenant, record.slug, version)
-        about = (await read_document(canonical)).canonical
+        received, canonical = await read_documents(access.store, tenant, record.slug, version)
+        about = (await read_document(canonical)).canonical | await _editor_fields(received, record.slug)
         number = raised(record.highest, "minor")
         came_from = {"from_version": record.version, "from_hash": record.hash}
         entry = moment.entry("rollback", before, version=number, hash=hash, source="rollback", **came_from)
         more = [RELEASES.change(tenant, f"{record.slug}/{number}", 0, ReleaseRecord(hash, entry.number))]
-        shown = {"name": str(about["name"]), "description": str(about.get("description", ""))}
+        shown = changes.document_fields(about)
         change = moment.change(record.slug, before, entry, more, version=number, hash=hash, highest=number, declared=version.declared, **shown)
         return dataclasses.replace(change, declared=tuple(declared_triggers(about)))
 
     change = await changes.carry_out(access.store, tenant, edit, decide)
     return RolledBack(shown_definition(change), change.outcome == "unchanged")
+
+
+async def _editor_fields(received: bytes, slug: str) -> dict[str, Any]:
+    """The `ui` of a document as it was received, which its stored canonical form does not have; none if it can't be read any more."""
+    with suppress(BadDefinition):
+        return {"ui": (await read_document(received, slug)).canonical.get("ui", {})}
+    return {}
 
 
 async def _target_hash(access: StoreAccess, tenant: str, record: DefinitionRecord, target: str) -> str:

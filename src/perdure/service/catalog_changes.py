@@ -53,7 +53,7 @@ ChangeOutcome = Literal["created", "updated", "unchanged"]
 
 
 class DefinitionFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Fields of a definition besides its document. One that is unset stays as it is; of a new version, the name and description are those of the document."""
+    """Fields of a definition besides its document. One that is unset is that of the document when a version becomes current, and else stays as it is."""
 
     name: str | msgspec.UnsetType = msgspec.UNSET
     description: str | msgspec.UnsetType = msgspec.UNSET
@@ -78,6 +78,25 @@ class DefinitionFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 NO_FIELDS = DefinitionFields()
+
+
+def document_fields(about: dict[str, Any], given: DefinitionFields = NO_FIELDS) -> dict[str, Any]:
+    """Fields of a definition as its canonical document has them, except for the `given` ones. A document without tags leaves them as they are.
+
+    Raises:
+        BadValue: one is not valid, such as a tag that is too long.
+    """
+    tags = tuple(about.get("tags", ())) or msgspec.UNSET
+    own = DefinitionFields(name=display_name(about) or str(about["name"]), description=str(about.get("description", "")), tags=tags)
+    set_fields = {name: value for name in given.__struct_fields__ if (value := getattr(given, name)) is not msgspec.UNSET}
+    return msgspec.structs.replace(own, **set_fields).given()
+
+
+def display_name(about: dict[str, Any]) -> str:
+    """The name for people in the `ui` of a canonical document, which its hash does not cover; empty if it has none."""
+    ui = about.get("ui")
+    name = ui.get("name") if isinstance(ui, dict) else None
+    return name if isinstance(name, str) and name.strip() else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +209,7 @@ async def publish(
 ) -> CatalogChange:
     """Decides to make a document the current version of a definition, which is created under `new_id` if it is not there.
 
-    A document with the hash of the current version changes nothing but `fields`.
+    A document with the hash of the current version changes nothing but `fields` and the name that it has for people.
 
     Raises:
         BadValue: a field, or the version that the document declares, is not valid.
@@ -198,7 +217,8 @@ async def publish(
     record = living(before)
     hash, about = made.read.hash, made.read.canonical
     if before is not None and record is not None and record.hash == hash:
-        return edit_fields(moment, before, fields)
+        named = fields.name is msgspec.UNSET and display_name(about)
+        return edit_fields(moment, before, msgspec.structs.replace(fields, name=named) if named else fields)
     known = await VERSIONS.read(moment.store, moment.tenant, version_key(slug, hash))
     version = _version_of(before, made, known is not None)
     came_from = {} if record is None else {"from_version": record.version, "from_hash": record.hash}
@@ -207,7 +227,7 @@ async def publish(
     more = [RELEASES.change(moment.tenant, f"{slug}/{version}", 0, ReleaseRecord(hash, entry.number))]
     if known is None:
         more += version_changes(moment.tenant, slug, _version_record(moment, made, version), made.received, definition_bytes(about))
-    shown = {"name": str(about["name"]), "description": str(about.get("description", ""))} | fields.given()
+    shown = document_fields(about, fields)
     change = moment.change(slug, before, entry, more, version=version, hash=hash, highest=version, declared=made.declared, **shown)
     return dataclasses.replace(change, declared=tuple(declared_triggers(about)))
 
