@@ -10,6 +10,7 @@ import pytest
 from perdure import Allowed, App, Context, Deployment, Retry, step, workflow
 from perdure.api.api_app import ApiApp
 from perdure.definition_workflow import Definition
+from perdure.operations.operation_table import OPERATIONS
 from perdure.service.callers import Caller
 from tests.api.api_setup import WORKFLOWS, Api
 
@@ -141,6 +142,30 @@ async def test_an_id_of_several_workflows_is_ambiguous_and_never_a_prefix(api: A
     assert (await api("POST", f"{place}/cancel", {})).status == 409
     assert (await api("GET", "/api/executions/a%2F1")).status == 404
     assert (await api("GET", "/api/executions/greet/a%2F1%20%C3%BC")).json["status"] == "waiting"
+
+
+async def test_every_command_takes_an_id_alone(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "greet", "id": "g1", "input": []})
+    assert (await until(api, "/api/executions/g1", status="waiting"))["workflowName"] == "greet"
+    own = [one.path for one in OPERATIONS if one.method == "POST" and one.path.startswith("/api/executions/{workflow}/{id}/")]
+    assert "/api/executions/{workflow}/{id}/retry" in own
+    for path in own:
+        answer = await api("POST", path.replace("{workflow}/{id}", "nothing"), {})
+        assert (answer.status, answer.json["code"]) == (404, "not_found"), path
+    assert (await api("POST", "/api/executions/g1/pause", {})).status == 204
+    await until(api, "/api/executions/g1", status="paused")
+    assert (await api("POST", "/api/executions/g1/enqueue", {})).status == 200
+    assert (await api("POST", "/api/executions/g1/terminate", {})).status == 204
+    await until(api, "/api/executions/g1", status="cancelled")
+
+
+@pytest.mark.parametrize("id", ["cancel", "retry", "patch", "status"])
+async def test_an_execution_may_have_the_name_of_a_command_as_its_id(api: Api, id: str) -> None:
+    assert (await api("POST", "/api/executions", {"workflow": "greet", "id": id, "input": []})).status == 201
+    assert (await api("GET", f"/api/executions/greet/{id}")).json["id"] == id
+    assert (await api("POST", f"/api/executions/greet/{id}/cancel", {})).status == 204
+    answer = await api("DELETE", f"/api/executions/greet/{id}")
+    assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 async def test_runs_are_started_by_a_tag_and_patched(api: Api) -> None:

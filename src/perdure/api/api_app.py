@@ -346,11 +346,15 @@ class ApiApp:
             if called is None:
                 raise Refusal(404, "not_found", f"there is no operation {request.segments[2]} here", "use a server of the client's version")
             return called, {}
-        if (found := self._routes.find(request.segments)) is not None:
-            methods, given = found
-            if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is None:
-                raise not_allowed(request.method, sorted(methods))
-            return route, dict(zip(route.reader.in_path, given, strict=True))
+        allowed: set[str] = set()
+        for methods, given in self._routes.matches(request.segments):
+            if (route := methods.get("GET" if request.method == "HEAD" else request.method)) is not None:
+                return route, dict(zip(route.reader.in_path, given, strict=True))
+            allowed |= methods.keys()
+            if not any("execution" in one.reader.in_path for one in methods.values()):
+                break  # only the id of an execution may be the same word as a command
+        if allowed:
+            raise not_allowed(request.method, sorted(allowed))
         raise Refusal(404, "not_found", f"there is no {request.path} here", "GET /openapi.json lists the paths")
 
     async def _arguments(self, route: Route, request: ApiRequest, path: dict[str, str], caller: Caller) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Finds the operations of a path, segment by segment. Where a literal segment and a parameter both fit, the literal one decides."""
+"""Finds the operations of a path, segment by segment. Where a literal segment and a parameter both fit, the literal one comes first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from perdure.api.request_arguments import RequestArguments
@@ -35,11 +35,14 @@ class RouteTree:
                 here = here.literals.setdefault(part, RouteTree())
         here.methods[route.reader.method] = route
 
-    def find(self, segments: Sequence[str], given: tuple[str, ...] = ()) -> tuple[dict[str, Route], tuple[str, ...]] | None:
-        """Returns the methods of a path, and what it has in the places of parameters; None if there is no such path."""
+    def matches(self, segments: Sequence[str], given: tuple[str, ...] = ()) -> Iterator[tuple[dict[str, Route], tuple[str, ...]]]:
+        """Yields the methods of each path that fits, the one with more literals at its beginning first, and what it has in the places of parameters."""
         if not segments:
-            return (self.methods, given) if self.methods else None
+            if self.methods:
+                yield self.methods, given
+            return
         first, rest = segments[0], segments[1:]
-        if (literal := self.literals.get(first)) is not None and (found := literal.find(rest, given)) is not None:
-            return found
-        return None if self.parameter is None else self.parameter.find(rest, (*given, first))
+        if (literal := self.literals.get(first)) is not None:
+            yield from literal.matches(rest, given)
+        if self.parameter is not None:
+            yield from self.parameter.matches(rest, (*given, first))

@@ -1,14 +1,14 @@
 """Further routes of operations, under the paths and field names of other systems, so that their clients work without a change.
 
 An execution has one address, its workflow and its id. Other systems name it by its id alone; where executions of several workflows have that, such a route
-refuses and lists them.
+refuses and lists them. Every command has such a route, but for `resume`, which there decides an approval by its resume token.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from perdure.operations import on_catalog, on_events, on_execution_changes, on_executions, on_kinds, on_proposals, on_runs
-from perdure.operations.operation_table import BY_FUNCTION, Operation
+from perdure.operations.operation_table import BY_FUNCTION, OPERATIONS, Operation
 
 
 class RouteAlias:
@@ -38,18 +38,19 @@ class RouteAlias:
 
 
 _BY_ID = "/api/executions/{execution}"
+_ONE = "/api/executions/{workflow}/{id}"
 _OF_DEFINITION = "/api/workflows/{definition}/proposals"
 _RUN = {"tag": "reference", "inputs": "input"}
 
 ALIASES: tuple[RouteAlias, ...] = (
     RouteAlias(on_executions.read, "GET", _BY_ID),
     RouteAlias(on_executions.traces, "GET", f"{_BY_ID}/steps"),
-    RouteAlias(on_execution_changes.cancel, "POST", f"{_BY_ID}/cancel"),
-    RouteAlias(on_runs.approve, "POST", f"{_BY_ID}/approve"),
+    *(
+        RouteAlias(one.function, "POST", one.path.replace(_ONE, _BY_ID))
+        for one in OPERATIONS
+        if one.method == "POST" and one.path.startswith(f"{_ONE}/") and one.function is not on_execution_changes.resume
+    ),
     RouteAlias(on_runs.approve, "POST", f"{_BY_ID}/resume", fixed={"approve": True}),
-    RouteAlias(on_runs.complete, "POST", f"{_BY_ID}/complete"),
-    RouteAlias(on_runs.report_status, "POST", f"{_BY_ID}/status"),
-    RouteAlias(on_runs.enqueue, "POST", f"{_BY_ID}/enqueue"),
     RouteAlias(on_runs.run_workflow, "POST", "/api/workflows/{workflowId}/run"),
     RouteAlias(on_executions.page, "GET", "/api/workflows/{workflowId}/executions"),
     RouteAlias(on_proposals.page, "GET", _OF_DEFINITION),
