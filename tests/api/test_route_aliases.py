@@ -261,3 +261,12 @@ async def test_what_is_parked_is_dispatched_again(api: Api) -> None:
     again = await api("POST", "/api/executions/g/enqueue", {})
     assert again.json["executor"]["dispatchCount"] == 0 and again.json["executor"]["firstEnqueuedAt"]
     await until(api, "/api/executions/g", status="waiting")
+
+
+async def test_an_enqueue_that_comes_too_late_is_refused_under_its_own_name(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "calc", "id": "c", "input": {"a": 3, "b": 4}})
+    await until(api, "/api/executions/c", status="completed")
+    for place in ("c", "calc/c"):
+        late = await api("POST", f"/api/executions/{place}/enqueue", {})
+        assert (late.status, late.json["code"]) == (409, "has_ended") and "so enqueue would have no effect" in late.json["detail"], late.json
+    assert "so resume would have no effect" in (await api("POST", "/api/executions/calc/c/resume", {})).json["detail"]

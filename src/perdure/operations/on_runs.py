@@ -171,5 +171,5 @@ async def enqueue(access: StoreAccess, key: Key) -> RuntimeState:
     Raises:
         NotFound, HasEnded: there is nothing to dispatch.
     """
-    _ = await execution_operations.resume_execution(access, key, "enqueued", wait=False)
+    _ = await execution_operations.resume_execution(access, key, "enqueued", wait=False, verb="enqueue")
     return (await execution_records.read_record(access, key, None, b"")).runtime_state

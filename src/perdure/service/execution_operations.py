@@ -350,15 +350,15 @@ async def evict_execution(access: StoreAccess, key: Key, reason: str, wait: bool
     _ = await post_message(access, key, messages.EvictMessage(reason), "evict", wait)
 
 
-async def resume_execution(access: StoreAccess, key: Key, reason: str, wait: bool) -> int:
-    """Resumes a paused or parked execution; has no effect on any other. Returns the version after which to watch it.
+async def resume_execution(access: StoreAccess, key: Key, reason: str, wait: bool, verb: str = "resume") -> int:
+    """Resumes a paused or parked execution; has no effect on any other. Returns the version after which to watch it. Errors name the operation as `verb`.
 
     Raises:
         NotFound, HasEnded: there is nothing to resume.
         NeedsAttention: with `wait`, it was resumed and is parked again.
     """
     head = await access.head(key)
-    await post_request(access, execution_requests.message_request(head, messages.ResumeMessage(reason), "resume"), wait)
+    await post_request(access, execution_requests.message_request(head, messages.ResumeMessage(reason), verb), wait)
     return head.version
 
 
