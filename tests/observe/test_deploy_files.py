@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import promql_parser
 import pytest
 from ruamel.yaml import YAML
 
+from perdure.cli.command_list import root
 from perdure.observe.metric_table import METRICS, Metric
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -111,3 +113,12 @@ def test_the_guide_has_each_metric_as_the_table_has_it_and_each_alert() -> None:
         name = metric.series[0] if metric.type == "counter" else metric.name
         assert f"| `{name}` | {metric.type} | {', '.join(metric.labels) or '–'} | {metric.help} |" in told
     assert [rule["alert"] for rule in ALERTS if f"`{rule['alert']}`" not in told] == []
+
+
+def test_the_guide_names_the_commands_that_show_metrics_and_send_traces() -> None:
+    told = (DEPLOY.parent / "docs" / "guides" / "observability.md").read_text()
+    (sentence,) = re.findall(r"`--metrics-listen` and `--otel` are options of (.*?);", told)
+    context = click.Context(root)
+    for option in ("--metrics-listen", "--otel"):
+        found = {name for name in root.list_commands(context) if (one := root.get_command(context, name)) and any(option in given.opts for given in one.params)}
+        assert found == set(re.findall(r"`(?:perdure )?(\w+)`", sentence))
