@@ -87,7 +87,8 @@ class Dev:
             assert time.monotonic() < until_s, (found, (self.directory / "log").read_text())
             if found.get("status") == "failed":  # the kill hit a command of bash, which is not run again on a guess
                 assert found["error"]["code"] == "interrupted", found["error"]
-                self.curl(f"/api/executions/{found['workflowName']}/{found['id']}/retry", {"wait": True})
+                retried = self.curl(f"/api/executions/{found['id']}/retry", {"wait": True})
+                assert "value" in retried, (retried, found)
                 self.retries += 1
             time.sleep(0.05)
         return found
@@ -123,7 +124,7 @@ def test_the_release_workflow_goes_from_sync_to_approval_to_result_by_curl_whene
     dev.begin()
     found = dev.until(f"/api/executions/{id}", status="completed")
     assert "built 7" in found["outputs"]["built"]["stdout"] and "shipped 7" in found["outputs"]["shipped"]["stdout"]
-    assert (found["workflowName"], found["workflowVersion"], found["variables"]) == ("release", "1.0.0", {"version": "7"})
+    assert (found["workflowName"], found["workflowVersion"], found["variables"]) == ("Release", "1.0.0", {"version": "7"})
     steps = dev.curl(f"/api/executions/{id}/steps")["items"]
     assert [(one["stepId"], one["seedStatus"]) for one in steps] == [("build", "completed"), ("gate", "completed"), ("ship", "completed")]
     done = dev.marks.read_text().splitlines()
