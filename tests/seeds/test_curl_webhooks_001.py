@@ -56,7 +56,7 @@ def test_a_webhook_starts_its_workflow_once_with_what_is_mapped_though_the_serve
         again = delivery(server)
         assert (again.status, again.json) == (200, {**first.json, "created": False})
         found = curl(server, key, f"/api/executions/{first.json['executionId']}").json
-        assert (found["workflowName"], found["variables"]) == ("release", {"branch": "v2", "by": "ada"})
+        assert (found["workflowName"], found["variables"]) == ("Release", {"branch": "v2", "by": "ada"})
         listed = curl(server, key, "/api/executions?workflowId=release").json["items"]
         assert [one["id"] for one in listed] == [first.json["executionId"]]
         assert curl(server, key, f"/api/triggers/{trigger['id']}").json["lastRunAt"] is not None
