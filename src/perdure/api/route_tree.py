@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from perdure.api.request_arguments import RequestArguments
@@ -35,14 +35,11 @@ class RouteTree:
                 here = here.literals.setdefault(part, RouteTree())
         here.methods[route.reader.method] = route
 
-    def matches(self, segments: Sequence[str], given: tuple[str, ...] = ()) -> Iterator[tuple[dict[str, Route], tuple[str, ...]]]:
-        """Yields the methods of each path that fits, the one with more literals at its beginning first, and what it has in the places of parameters."""
+    def matches(self, segments: Sequence[str], given: tuple[str, ...] = ()) -> list[tuple[dict[str, Route], tuple[str, ...]]]:
+        """Returns the methods of each path that fits, the one with more literals at its beginning first, and what it has in the places of parameters."""
         if not segments:
-            if self.methods:
-                yield self.methods, given
-            return
+            return [(self.methods, given)] if self.methods else []
         first, rest = segments[0], segments[1:]
-        if (literal := self.literals.get(first)) is not None:
-            yield from literal.matches(rest, given)
-        if self.parameter is not None:
-            yield from self.parameter.matches(rest, (*given, first))
+        literal = self.literals.get(first)
+        found = [] if literal is None else literal.matches(rest, given)
+        return found if self.parameter is None else found + self.parameter.matches(rest, (*given, first))

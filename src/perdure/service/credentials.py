@@ -10,10 +10,9 @@ import secrets
 import string
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
-from hmac import compare_digest
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -62,12 +61,6 @@ def credential_id(text: str, prefix: KeyPrefix) -> str | None:
 def secret_digest(text: str) -> bytes:
     """What is stored of a credential: the SHA-256 of its text."""
     return sha256(text.encode()).digest()
-
-
-def matches_digest(text: str, digests: Sequence[bytes]) -> list[bool]:
-    """Returns for each digest if it is that of a credential, compared in a time that depends on the number of digests alone."""
-    given = secret_digest(text)
-    return [compare_digest(given, digest) for digest in digests]
 
 
 async def reserve_credential(store: Store, tenant: str, prefix: KeyPrefix, expires_at_s: float | None) -> NewCredential:

@@ -21,7 +21,7 @@ from perdure.core.errors import Forbidden, NotFound, StaleRecord, StoreUnavailab
 from perdure.service.access_keys import KeyVerifier
 from perdure.service.access_records import SESSIONS, Session
 from perdure.service.callers import Caller, Role
-from perdure.service.credentials import CredentialCache, credential_id, expire_reservation, matches_digest, reserve_credential, secret_digest
+from perdure.service.credentials import CredentialCache, credential_id, expire_reservation, reserve_credential, secret_digest
 from perdure.service.record_kinds import post_records
 from perdure.stores.protocol import ReadOnlyStore, Store
 
@@ -194,7 +194,7 @@ class SessionVerifier:
         """
         id = credential_id(token, "prs")
         found = None if id is None else await self._sessions.find(id)
-        if id is None or found is None or not all(matches_digest(token, [found[1].sha256])):
+        if id is None or found is None or not hmac.compare_digest(secret_digest(token), found[1].sha256):
             raise Unauthenticated(f"the session is not known, or was ended. {_AGAIN}")
         tenant, session = found
         if self._clock() >= session.expires_at_s:
