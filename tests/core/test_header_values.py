@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.core.header_values import authority_of, body_encoding, host_of, is_loopback, whole_number_of
+from perdure.core.header_values import authority_of, body_encoding, host_of, is_loopback, may_use_proxy, whole_number_of
 
 
 def test_only_hosts_that_no_other_machine_reaches_are_loopback() -> None:
@@ -27,3 +27,8 @@ def test_the_host_of_a_header_has_no_port_and_a_broken_one_is_none() -> None:
     assert [host_of(text) for text in ("localhost:80", "[::1]:80", "Example.org")] == ["localhost", "::1", "example.org"]
     assert [host_of(text) for text in ("", "[", "[::1", "[x]")] == [""] * 4
     assert (authority_of("http://example.org:80"), authority_of("http://["), authority_of("null")) == ("example.org:80", "", "")
+
+
+def test_requests_to_this_machine_go_through_no_proxy_unless_they_are_encrypted() -> None:
+    assert [may_use_proxy(url) for url in ("http://127.0.0.1:7788", "http://localhost/a", "http://[::1]:7788")] == [False] * 3
+    assert [may_use_proxy(url) for url in ("https://localhost", "http://example.org", "http://10.0.0.1:80")] == [True] * 3

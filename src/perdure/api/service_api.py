@@ -18,6 +18,7 @@ from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
 from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.errors import BadValue, StoreError
+from perdure.core.header_values import may_use_proxy
 from perdure.observe.observation import UNOBSERVED, ProcessObservation
 from perdure.runtime.task_broker import TaskBroker
 from perdure.service.active_limits import UNLIMITED_PEOPLE, ActiveLimits
@@ -110,8 +111,7 @@ class ServiceApi:
         expect_libraries()
         import httpx2
 
-        heeds_environment = settings.issuer.startswith("https://")  # otherwise it is on this machine, which no proxy reaches
-        self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=heeds_environment)
+        self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=may_use_proxy(settings.issuer))
         return OidcSignIn(OidcVerifier(settings, self._client), self._client, client_secret)
 
     async def run(self) -> None:

@@ -224,7 +224,7 @@ def checked_proxies(text: str) -> list[str]:
     """Returns the addresses and networks of proxies that are believed, or ``*`` alone.
 
     Raises:
-        BadValue: one is neither. The server would take it for a name that no connection has, and believe nobody.
+        BadValue: one is no address and no network, such as the name of a host: the server compares addresses, so it would have no effect.
     """
     from ipaddress import ip_address, ip_network
 

@@ -43,6 +43,12 @@ def is_http_url(text: str) -> bool:
         return False
 
 
+def may_use_proxy(url: str) -> bool:
+    """Whether requests to a URL may go through a proxy of the environment; not over http to this machine: no proxy reaches it, and none may see a token."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or not is_loopback(parts.hostname or "")
+
+
 def is_loopback(host: str) -> bool:
     """Is true if only this machine can reach a host."""
     if host == "localhost":

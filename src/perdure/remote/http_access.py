@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra, PerdureError, RequestUnderWay, StoreError, StoreUnavailable, WrongVerb
-from perdure.core.header_values import is_http_url, is_loopback, whole_number_of
+from perdure.core.header_values import is_http_url, may_use_proxy, whole_number_of
 from perdure.core.paths import Key
 from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, Operation
@@ -76,10 +76,9 @@ class HttpAccess:
         self._httpx, self.url = httpx2, url.rstrip("/")
         headers = {"accept": wire_codec.MEDIA_TYPE, "content-type": wire_codec.MEDIA_TYPE, **({"authorization": f"Bearer {token}"} if token else {})}
         limit = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
-        host = parts.hostname or ""
-        heeds_environment = parts.scheme == "https" or not is_loopback(host)  # no proxy reaches this machine, and none may see its token
-        self._uses_proxy = transport is None and heeds_environment and _has_proxy(parts.scheme, host)
-        how: dict[str, Any] = {"transport": transport, "trust_env": heeds_environment, "follow_redirects": False}
+        by_proxy = may_use_proxy(url)
+        self._uses_proxy = transport is None and by_proxy and _has_proxy(parts.scheme, parts.hostname or "")
+        how: dict[str, Any] = {"transport": transport, "trust_env": by_proxy, "follow_redirects": False}
         try:
             self._client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=limit, **how)
         except (ImportError, ValueError) as error:
