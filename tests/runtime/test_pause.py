@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from perdure import Context, Retry, step, workflow
+from perdure import Context, Definition, ExecutionFailed, Retry, step, workflow
 from perdure.core import events as e
 from perdure.core import messages, values
 from perdure.core.envelopes import OutgoingMessage
 from perdure.core.messages import CancelMessage, ExecutionMessage, PauseMessage, ResumeMessage, SignalMessage
 from perdure.core.messages import RetryMessage as Again
+from perdure.core.operations import Success
 from perdure.stores.protocol import Post
 from tests.runtime.cluster import NEVER_S, Cluster, settle
 from tests.runtime.test_engine import begun, do, done, key, listener, sleeper, three, virtually
@@ -187,3 +188,85 @@ async def test_a_waiting_client_is_notified_of_an_end_a_pause_a_resume_and_a_ret
     await tell(c, giving_up, Again())
     assert notified.pop() and not notified
     silence()
+
+
+@step
+async def charge(name: str, takes_s: float) -> str:
+    begun.append(name)
+    await asyncio.sleep(takes_s)
+    return name
+
+
+@step
+async def refund(name: str) -> None:
+    begun.append(f"refund {name}")
+
+
+@charge.undo
+async def refund_charge(name: str, *_: object) -> None:
+    await refund.fn(name)
+
+
+@step(retry=Retry(max=1))
+async def checked(fails: bool) -> None:
+    begun.append("checked")
+    if fails:
+        raise LookupError("no such order")
+
+
+@workflow
+async def racing(ctx: Context, fails: bool) -> str:
+    async def fast(branch: Context) -> str:
+        return await branch.step(charge, "fast", 10.0)
+
+    async def slow(branch: Context) -> str:
+        return await branch.step(charge, "slow", 20.0)
+
+    won = await ctx.race(fast=fast, slow=slow)
+    await ctx.step(checked, fails)
+    return won.value
+
+
+RACING = Definition.of(
+    """
+perdure: 1
+name: racing
+order: listed
+input: {fails: {type: boolean}}
+steps:
+  - id: first
+    race:
+      - {id: fast, tool: charge, with: {name: fast, takes_s: 10}, undo: {tool: refund, with: {name: fast}}}
+      - {id: slow, tool: charge, with: {name: slow, takes_s: 20}, undo: {tool: refund, with: {name: slow}}}
+  - {id: check, tool: checked, with: {fails: "@input.fails"}}
+output: "@first.value"
+""",
+    tools=[charge, refund, checked],
+)
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 1e9], ids=["evicted", "warm"])
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("race", [racing, RACING], ids=["code", "definition"])
+def test_of_branches_that_have_all_ended_during_a_pause_the_first_wins_and_the_others_are_remembered(race: Any, fails: bool, idle_s: float) -> None:
+    """When it is resumed, the first outcome ends the race before the program is told the second, which has settled as well and may have to be undone."""
+
+    @virtually
+    async def world(c: Cluster) -> None:
+        engine = await c.engine(race, idle_s=idle_s)
+        assert await engine.engine.start(key(racing), race.code.codec.encode_args((), {"fails": fails}, "input"))
+        await asyncio.sleep(5)
+        await tell(c, racing, PauseMessage())
+        await asyncio.sleep(100)
+        await tell(c, racing, ResumeMessage())
+        if fails:
+            with pytest.raises(ExecutionFailed, match="no such order"):
+                await c.result(engine, race)
+        else:
+            assert await c.result(engine, race) == "fast"
+        ended = [event for event in await c.events(key(racing)) if isinstance(event, e.SettledEvent) and isinstance(event.outcome, Success)]
+        assert len(ended) >= 2 and begun[:3] == ["fast", "slow", "checked"]
+        assert sorted(begun[3:]) == (["refund fast", "refund slow"] if fails else [])
+        assert [event.reason for event in await c.events(key(racing)) if isinstance(event, e.ParkedEvent)] == ["paused"]
+
+    world()

@@ -493,14 +493,16 @@ class CodeProgram:
         return future
 
     def drop(self, path: Path) -> None:
-        """Drops a pending operation, or returns the messages of a settled receive to the mailbox."""
+        """Drops a pending operation, or returns the messages of a settled receive to the mailbox.
+
+        Whatever else has settled stays as it is, also if that was while the execution was parked, so that this program was not told yet.
+        """
         if self.closed:
             return
         self.steps.pop(path, None)
-        if self._waiting.pop(path, None) is None:
-            settlement = self.execution.settled.get(path)
-            if settlement is None or not settlement.messages:
-                return
+        waiting, settlement = self._waiting.pop(path, None), self.execution.settled.get(path)
+        if waiting is None if settlement is None else not settlement.messages:
+            return
         if self._recorded is None:
             self._commands.append(DropCommand(path, any(path[:depth] in self.lost for depth in range(1, len(path) + 1)) if self.lost else False))
         elif not isinstance(event := self._next(), e.DroppedEvent) or event.path != path:

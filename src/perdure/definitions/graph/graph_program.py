@@ -108,7 +108,7 @@ class GraphProgram:
         if self._divergence is not None:
             raise self._divergence
         self.run.execution = execution
-        self.run.log.begin_event(recorded, values)
+        self.run.log.begin_event(recorded, values, execution.settled)
         try:
             self._take(event)
             self._drive()

@@ -37,7 +37,7 @@ class NodeFailure(Exception):  # raised by an expression or a limit, caught wher
 class OperationLog:
     """The operations of one walk. `commands` are the new ones; `steps` perform the open calls; `asked` counts the operations of the present event."""
 
-    __slots__ = ("_recorded", "_turns", "_values", "_waiting", "asked", "commands", "receipts", "steps")
+    __slots__ = ("_recorded", "_settled", "_turns", "_values", "_waiting", "asked", "commands", "receipts", "steps")
 
     def __init__(self) -> None:
         self.commands: list[ProgramCommand] = []
@@ -46,12 +46,13 @@ class OperationLog:
         self.receipts = UnusedMessages()
         self._recorded: ReplayCursor | None = None
         self._values: Mapping[str, bytes] = {}
+        self._settled: Mapping[Path, SettledOperation] = {}
         self._waiting: dict[Path, Callable[[SettledOperation], None]] = {}
         self._turns: dict[Path, Callable[[e.IterationResumedEvent], None]] = {}
 
-    def begin_event(self, recorded: ReplayCursor | None, values: Mapping[str, bytes]) -> None:
-        """Continues at an event, after which the log has the commands in `recorded`; live, there are none."""
-        self._recorded, self._values, self.commands, self.asked = recorded, values, [], 0
+    def begin_event(self, recorded: ReplayCursor | None, values: Mapping[str, bytes], settled: Mapping[Path, SettledOperation]) -> None:
+        """Continues at an event, after which the log has the commands in `recorded`; live, there are none. `settled` are the operations that have settled."""
+        self._recorded, self._values, self._settled, self.commands, self.asked = recorded, values, settled, [], 0
 
     @property
     def payloads(self) -> Mapping[str, bytes]:
@@ -205,6 +206,8 @@ class OperationLog:
             self._drop(path)
 
     def _drop(self, path: Path, lost: bool = False) -> None:
+        if (settlement := self._settled.get(path)) is not None and not settlement.messages:
+            return  # it settled while the execution was parked, so that this program was not told yet, and stays as it is
         if self._recorded is None:
             self.commands.append(DropCommand(path, lost))
         elif isinstance(event := self._next(), e.DroppedEvent) and event.path == path:
