@@ -233,7 +233,7 @@ class _MortalStore(FaultyStore):
         self._crash = crash
         self._asked = 0
 
-    async def _call(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, name: str, ask: Callable[[], Awaitable[T]], *_: object) -> T:
         await self._travel()
         self._asked += name in _WRITES
         number = self._asked

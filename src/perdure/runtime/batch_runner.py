@@ -30,8 +30,9 @@ from perdure.runtime.decision_loop import (
     wants_compaction,
 )
 from perdure.runtime.engine_services import EngineServices
+from perdure.runtime.in_flight import attempts_of
 from perdure.runtime.resident_executions import PendingDecision, ResidentExecution
-from perdure.stores.protocol import Commit
+from perdure.stores.protocol import Commit, Committed
 
 T = TypeVar("T")
 
@@ -138,11 +139,13 @@ class BatchRunner:
             answers = await self._engine.store.commit([commit for _, commit in decided])
         except asyncio.CancelledError:
             for pending, _ in decided:
+                self._note_unbegun(pending)
                 self._give_up(pending.resident)
                 self._engine.finish(pending.resident)  # a step may have had this task cancelled; its executions go on
             raise
         except Exception as error:  # the engine handles it: it repeats the decisions or parks the executions
             for pending, _ in decided:
+                self._note_unbegun(pending)
                 self._fail(pending.resident, error)
             return
         is_surely_ours = read_clock_of(self._engine, answers, asked_s)
@@ -154,6 +157,8 @@ class BatchRunner:
                 else:
                     self._act(pending)
             except Exception as error:  # the engine handles it for this execution; the others of the batch are recorded
+                if not is_surely_ours and isinstance(answer, Committed):
+                    self._note_unbegun(pending)
                 self._fail(pending.resident, error)
 
     def _decide_batch(self) -> list[tuple[PendingDecision, Commit]]:
@@ -187,6 +192,8 @@ class BatchRunner:
     def _act(self, pending: PendingDecision) -> None:
         resident = pending.resident
         resident.pending = None
+        if self._engine.unbegun:
+            self._engine.unbegun.forget(resident.key)
         act_on_decision(self._engine, pending)
         resident.resolve_start_seed()
         resident.retry_wait_s = 0.0
@@ -252,6 +259,10 @@ class BatchRunner:
                     (then or self.add)(resident)
 
         _ = self._engine.spawn(wait())
+
+    def _note_unbegun(self, pending: PendingDecision) -> None:
+        """Remembers that nothing is begun of a decision that may be durable."""
+        self._engine.unbegun.add(pending.resident.key, attempts_of(pending.decision.events))
 
     def _give_up(self, resident: ResidentExecution) -> None:
         """Returns the messages of a decision that is not committed. State and program are ahead of the store, so they are discarded."""

@@ -297,7 +297,8 @@ async def restore_execution(engine: EngineServices, resident: ResidentExecution)
         if (pending.path, pending.attempt) in answered:
             continue  # it was answered in a transaction before its process died, or given back by this engine
         if pending.by != engine.holder or running is None or running.attempt != pending.attempt:
-            resident.undecided.appendleft(UndecidedMessage(messages.LostMessage(pending.path, pending.attempt)))
+            begun = not engine.unbegun.includes(resident.key, (pending.by, pending.path, pending.attempt))
+            resident.undecided.appendleft(UndecidedMessage(messages.LostMessage(pending.path, pending.attempt, times=int(begun), begun=begun)))
 
 
 def _begin_decision(engine: EngineServices, resident: ResidentExecution, item: UndecidedMessage) -> DecisionGenerator:

@@ -70,9 +70,10 @@ from perdure.runtime.resident_executions import ResidentCache, ResidentExecution
 from perdure.runtime.step_resources import DaemonThreads, OpenResources
 from perdure.runtime.step_runner import StepRunner, run_step
 from perdure.runtime.store_clock import StoreClock, WakeUpTimer
+from perdure.runtime.unbegun_attempts import UnbegunAttempts
 from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.move_mark import is_draining
-from perdure.stores.protocol import Claim, ClaimedExecution, HeadFilter, Store
+from perdure.stores.protocol import Claim, ClaimedExecution, HeadFilter, NothingClaimed, Store
 
 logger = logging.getLogger("perdure.engine")
 
@@ -129,7 +130,7 @@ class Engine:
         self._poll_s, self._idle_s = poll_s, idle_s
         self._seed, self.secrets, self.announcer = seed, secrets, announcer
         self._evict_at_s = self._grace_ends_s = 0.0
-        self._end_waiters, self.replies = EndWaiters(), ReplyWaits()
+        self._end_waiters, self.replies, self.unbegun = EndWaiters(), ReplyWaits(), UnbegunAttempts()
         self._residents = ResidentCache(memory_bytes_max, self._note_dropped)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.runner = BatchRunner(self)
@@ -352,7 +353,20 @@ class Engine:
             self._holder.epoch = epoch
             logger.warning("the store has begun a new epoch, so all executions are read again")
             self._residents.clear()
+            self.unbegun.clear()
             await self._rejoin()
+
+    async def _settle_unbegun(self) -> None:
+        """Waits, as long as the lease holds, until executions have gone on of which this engine knows that an attempt in their log has not begun.
+
+        An engine that takes them over does not know it.
+        """
+        while not (self._closed or self._holder.lapsed) and any(map(self._is_settling, self.unbegun)):  # noqa: ASYNC110  # rare and short; as below
+            await asyncio.sleep(0.01)
+
+    def _is_settling(self, key: Key) -> bool:
+        resident = self._residents.get(key)
+        return resident is not None and resident.held and resident.busy
 
     async def _release_all(self) -> None:
         """Releases all executions. Commits under way end first: a commit after the release would wake no engine to continue with it."""
@@ -406,8 +420,14 @@ class Engine:
             claimed = await self.store.claim(wanted)
         except StoreUnusable:
             raise
+        except NothingClaimed as error:
+            logger.warning("could not claim executions: %s. Perdure retries it in %.2g s", error, self._backoff.wait_s)
+            await self._backoff.wait()
+            self._wake_up.set()
+            return
         except StoreError as error:
             logger.warning("could not claim executions: %s. Joining again under another name, because the store may have assigned some", error)
+            await self._settle_unbegun()
             await self._release_all()
             await self._rejoin()
             await self._backoff.wait()
@@ -501,6 +521,8 @@ class Engine:
                         await self._renewed(await self._holder.renew())
                     if not error.ours and resident.claim_count == resident.claims_before:
                         self._residents.drop(resident)
+                    elif not resident.undecided:  # the start was dropped, because it had taken effect: what it began is in the log
+                        resident.put(UndecidedMessage(messages.TickMessage()))
                 case StoreEpochChanged():
                     resident.discard_state()  # joining the store again may have entered the epoch already, and then nothing is dropped below
                     await self._enter_epoch(error.epoch)

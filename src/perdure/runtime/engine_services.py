@@ -21,6 +21,7 @@ from perdure.runtime.replies import ReplyWaits
 from perdure.runtime.resident_executions import ResidentExecution
 from perdure.runtime.step_runner import StepRunner
 from perdure.runtime.store_clock import StoreClock
+from perdure.runtime.unbegun_attempts import UnbegunAttempts
 from perdure.runtime.workflow_programs import Workflow
 from perdure.stores.protocol import Store
 
@@ -41,6 +42,7 @@ class EngineServices(Protocol):
     threads: Executor | None
     perform: StepRunner
     replies: ReplyWaits
+    unbegun: UnbegunAttempts
     settled_messages: set[tuple[Key, int]]
     stopping: bool
 

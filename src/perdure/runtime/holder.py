@@ -26,7 +26,7 @@ from perdure.core.program import Toolbox
 from perdure.runtime import attempt_reports
 from perdure.runtime.quarantine import QuarantineReports, postponement
 from perdure.runtime.store_clock import ClockReading, StoreClock, WakeUpTimer
-from perdure.stores.protocol import Claim, Post, Store, StoreTime
+from perdure.stores.protocol import Claim, NothingClaimed, Post, Store, StoreTime
 
 
 class ProcessInfo(msgspec.Struct, frozen=True):
@@ -353,6 +353,11 @@ class TaskClaims:
             claimed = await self._store.claim(Claim(holder=name, epoch=self.holder.epoch, queues=queues, limit=limit, tenants=tenants))
         except StoreUnusable:
             raise
+        except NothingClaimed as error:
+            work_logger.warning("could not claim tasks: %s. Perdure retries it in %.2g s", error, self._backoff.wait_s)
+            await self._backoff.wait()
+            self._wake_up.set()
+            return []
         except StoreError as error:
             work_logger.warning("could not claim tasks: %s. Joining again under another name, because the store may have leased some", error)
             await self._rejoin()

@@ -1,7 +1,7 @@
 """The calls in flight: attempts that an engine performs itself. They begin once the decision is durable, and end when they are answered or dropped."""
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ from perdure.runtime.step_runner import (
     run_step,
     run_transactional_step,
 )
+from perdure.runtime.unbegun_attempts import LoggedAttempt
 from perdure.stores.protocol import TransactionGuard
 
 Call = tuple[Any, CallOperation, Value, Carried, int]
@@ -42,6 +43,15 @@ def act_on_events(engine: EngineServices, resident: ResidentExecution, events: I
         act = _ACTIONS.get(type(event))
         if act is not None:
             act(engine, resident, event)
+
+
+def attempts_of(events: Iterable[e.Event]) -> Iterator[LoggedAttempt]:
+    """Yields the attempts that `act_on_events` would begin in the engine that has made these events."""
+    for event in events:
+        if isinstance(event, e.OpenedEvent) and event.by is not None and isinstance(event.op, CallOperation):
+            yield event.by, event.path, 1
+        elif isinstance(event, e.AttemptStartedEvent) and event.by is not None:
+            yield event.by, event.path, event.attempt
 
 
 def _act_on_opened(engine: EngineServices, resident: ResidentExecution, event: e.OpenedEvent) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from perdure.core.attribute_filter import AttributeCondition, AttributeOrder
 from perdure.core.attributes import IndexedAttributes
 from perdure.core.envelopes import Ack, OutgoingMessage, QueuedMessage, StartAdmission
-from perdure.core.errors import BadValue, ProgrammingError
+from perdure.core.errors import BadValue, ProgrammingError, StoreUnavailable
 from perdure.core.paths import Address, Key, QueueAddress
 from perdure.core.program import Toolbox, claimable_programs
 from perdure.stores.records import PagePosition, RecordChange, RecordFilter, RecordKey, Stale, StoredRecord, check_records, position_value
@@ -346,6 +346,11 @@ class HeadFilter(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 ALL_HEADS = HeadFilter()
 
 
+class NothingClaimed(StoreUnavailable):
+    """A claim was surely not made, and will not be: no connection was to be had, for example, or the database had no room. So what the claimer holds is
+    known."""
+
+
 def matches_filter(head: Head, which: HeadFilter) -> bool:
     """Whether a head satisfies every condition of `which`, except `after`, `keys` and `limit`, and has the attribute of its order."""
     return (
@@ -428,7 +433,10 @@ class Store(Protocol):
         A holder is dead if it has never renewed or its lease has run out. A dead claimer gets nothing; neither does one of another epoch.
 
         Not idempotent: after an error the claimer cannot know what it was given, or will be given. It must release everything (`renew` with 0) and
-        continue under another name.
+        continue under another name, except after `NothingClaimed`.
+
+        Raises:
+            NothingClaimed: the claim has surely not been made, and will not be.
         """
         ...
 

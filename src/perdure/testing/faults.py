@@ -27,6 +27,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    NothingClaimed,
     Post,
     QueueLimits,
     QueueStatus,
@@ -157,7 +158,7 @@ class FaultyStore:
 
     async def claim(self, claim: Claim) -> Claimed:
         """See `Store.claim`."""
-        return await self._call("claim", lambda: self.inner.claim(claim))
+        return await self._call("claim", lambda: self.inner.claim(claim), NothingClaimed)
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""
@@ -250,15 +251,15 @@ class FaultyStore:
     async def close(self) -> None:
         """Does nothing: other processes share `inner`."""
 
-    async def _call(self, name: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, name: str, ask: Callable[[], Awaitable[T]], unmade: type[StoreUnavailable] = StoreUnavailable) -> T:
         await self.gate.passed()
         fails = not self.faults.failing or name in self.faults.failing
-        await self._trouble("before", self.faults.kill_before, self.faults.fail_before * fails)
+        await self._trouble("before", self.faults.kill_before, self.faults.fail_before * fails, unmade)
         answer = await ask()
-        await self._trouble("after", self.faults.kill_after, self.faults.fail_after * fails)
+        await self._trouble("after", self.faults.kill_after, self.faults.fail_after * fails, StoreUnavailable)
         return answer
 
-    async def _trouble(self, when: str, kill: float, fail: float) -> None:
+    async def _trouble(self, when: str, kill: float, fail: float, failure: type[StoreUnavailable]) -> None:
         """The faults that may happen before or after a call."""
         if self.faults is NO_FAULTS:
             return
@@ -270,7 +271,7 @@ class FaultyStore:
             await asyncio.sleep(self._rng.uniform(0.0, self.faults.delay_max_s))
         await self.gate.passed()
         if self._happens(f"failed {when}", fail):
-            raise StoreUnavailable(f"planted: the call failed {when} it took effect")
+            raise failure(f"planted: the call failed {when} it took effect")
 
     def _die(self) -> NoReturn:
         self.gate.kill()

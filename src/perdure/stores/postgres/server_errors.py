@@ -136,6 +136,12 @@ def is_conflict(error: BaseException) -> bool:
     return sqlstate(error) in CONFLICTS or sqlstate(error.__cause__) in CONFLICTS
 
 
+def was_rolled_back(error: BaseException) -> bool:
+    """Whether an error, as the store raises it, is the server's answer to a statement, which it has then not carried out. The end of a connection is none."""
+    state = sqlstate(error.__cause__)
+    return bool(state) and not state.startswith(("08", "57P"))
+
+
 async def repeat_conflicts(call: Callable[[], Awaitable[T]]) -> T:
     """Calls what runs one transaction, again if that had a conflict with another one, up to `REPEATS_MAX` times.
 

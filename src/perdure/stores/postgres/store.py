@@ -30,7 +30,7 @@ from perdure.stores.postgres.move_mark_part import PostgresMoveMark
 from perdure.stores.postgres.notifications import StoreNotifications
 from perdure.stores.postgres.old_months import PostgresMonthRemoval
 from perdure.stores.postgres.record_rows import read_record, read_records
-from perdure.stores.postgres.server_errors import repeat_conflicts, sqlstate
+from perdure.stores.postgres.server_errors import repeat_conflicts, sqlstate, was_rolled_back
 from perdure.stores.postgres.statements import SQL, in_schema
 from perdure.stores.postgres.store_tables import CHANGE_CHANNEL, WAKE_CHANNEL
 from perdure.stores.postgres.transactional_steps import StepWork, run_transactional_step
@@ -47,6 +47,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    NothingClaimed,
     Post,
     QueueLimits,
     QueueStatus,
@@ -115,8 +116,15 @@ class PostgresStore:
         return await (self._commit(changes) if group is None else group.commit(changes))
 
     async def claim(self, claim: Claim) -> Claimed:
-        async with self._connected() as connection:
-            claimed, freed = await claim_queries.claim(connection.fetch, claim, self._clock and self._clock(), self._programs)
+        is_sent = False
+        try:
+            async with self._connected() as connection:
+                is_sent = True
+                claimed, freed = await claim_queries.claim(connection.fetch, claim, self._clock and self._clock(), self._programs)
+        except StoreUnavailable as error:
+            if is_sent and not was_rolled_back(error):
+                raise
+            raise NothingClaimed(str(error)) from error
         self._notifications.notify([WAKE_CHANNEL] if freed else [])
         return claimed
 

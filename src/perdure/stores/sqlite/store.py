@@ -34,6 +34,7 @@ from perdure.stores.protocol import (
     Head,
     HeadFilter,
     HolderStatus,
+    NothingClaimed,
     Post,
     QueueLimits,
     QueueStatus,
@@ -52,7 +53,7 @@ from perdure.stores.sqlite.blobs import SqliteBlobRemoval
 from perdure.stores.sqlite.change_feed_part import SqliteChangeFeed
 from perdure.stores.sqlite.checkpoints import Checkpoints
 from perdure.stores.sqlite.claim_queries import TenantCursors, find_ready, next_ready_at, with_full_names
-from perdure.stores.sqlite.database_file import DATABASE_ERRORS, SYNCHRONOUS, DatabaseFile, Execute, is_busy
+from perdure.stores.sqlite.database_file import DATABASE_ERRORS, SYNCHRONOUS, DatabaseFile, Execute, is_busy, sqlite_code
 from perdure.stores.sqlite.database_setup import open_database
 from perdure.stores.sqlite.forks_and_threads import Forkable, unwatch_forks, watch_forks
 from perdure.stores.sqlite.group_commit import WRITE_WAIT_MAX_S, GroupCommitWriter
@@ -136,24 +137,32 @@ class SqliteStore:
         with the disk: nothing is done for them before a commit is, and that makes both durable. A leased task begins without a commit, and what reads a
         change feed remembers how far it has read it: these claims are synced.
         """
-        synced = bool(claim.queues)
+        synced, is_assigned = bool(claim.queues), False
 
-        def assign(tables: SqliteTables) -> Claimed | None:
-            return tables.claim(claim) if synced or not tables.has_feed() else None
+        def assign(tables: SqliteTables) -> Claimed:
+            nonlocal is_assigned
+            is_assigned, claimed = False, tables.claim(claim)
+            is_assigned = True
+            return claimed
 
-        for _ in range(CLAIM_ATTEMPTS):
-            idle = await self._read(lambda execute: self._idle(execute, claim))
-            if idle is not None:
-                return idle
-            self._check_open()
-            answer = await self._writer.write_now(assign, synced=synced)
-            if answer is None:
-                await asyncio.sleep(LOCK_RETRY_S)
-            elif (claimed := answer[0]) is not None:
-                return claimed
-            else:
-                break
-        return await self._write(lambda tables: tables.claim(claim))
+        try:
+            for _ in range(CLAIM_ATTEMPTS):
+                idle = await self._read(lambda execute: self._idle(execute, claim))
+                if idle is not None:
+                    return idle
+                self._check_open()
+                answer = await self._writer.write_now(lambda tables: assign(tables) if synced or not tables.has_feed() else None, synced=synced)
+                if answer is None:
+                    await asyncio.sleep(LOCK_RETRY_S)
+                elif (claimed := answer[0]) is not None:
+                    return claimed
+                else:
+                    break
+            return await self._write(assign)
+        except StoreUnavailable as error:
+            if is_assigned and (error.__cause__ is None or sqlite_code(error.__cause__) != sqlite3.SQLITE_FULL):
+                raise  # it may have been committed
+            raise NothingClaimed(str(error)) from error
 
     async def read(self, key: Key, after: int = 0) -> StoredLog | None:
         """See `Store.read`."""
