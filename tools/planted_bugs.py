@@ -1610,6 +1610,12 @@ GUARDS = (
     ),
     Guard("a revoked key is refused", "service.access_keys:_expect_not_over", never("revoked_at_s"), suite("service/test_access_keys.py", "memory")),
     Guard(
+        "a key expires by the time of the store",
+        "service.service_clock:ServiceClock.now_s",
+        Instead("self._bounds.now().latest_s", "time.time()"),
+        suite("service/test_access_keys.py", "time_of_the_store"),
+    ),
+    Guard(
         "a key is not cached for longer than seconds",
         "service.credentials:CredentialCache.find",
         never("until_s"),

@@ -21,6 +21,8 @@ from perdure.api.service_api import ServiceApi, ServiceSettings
 from perdure.core.errors import BadValue, StoreUnavailable
 from perdure.observe.log_setup import ACCESS_LOGGER
 from perdure.service.people.signed_links import ApprovalLink, decide_by_link, sign_link
+from perdure.service.service_clock import ServiceClock
+from perdure.stores.protocol import StoreTime
 from perdure.sync_client import AsyncClient
 from tests.api.api_setup import Answer
 from tests.api.service_setup import Service
@@ -135,12 +137,18 @@ async def test_a_wrong_form_comes_back_with_what_was_sent_and_changes_nothing(tm
         assert (await links.decide(path, "reject")).status == 200 and (await handle.result())[0] is False
 
 
-async def test_a_form_that_was_open_for_too_long_is_to_be_sent_again(tmp_path: Path) -> None:
+async def test_a_form_that_was_open_for_too_long_by_the_time_of_the_store_is_to_be_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(tmp_path) as links:
         await links.ask("e", ["ada"])
-        path, page = await links.link("e", "ada"), links.service.app._links
+        path, time_of = await links.link("e", "ada"), links.service.store.store_time
         old = nonce(await links.get(path))
-        clock, page._clock = page._clock, lambda: clock() + 3_700
+
+        async def later() -> StoreTime:
+            found = await time_of()
+            return StoreTime(found.now_s + 3_700, found.epoch)
+
+        monkeypatch.setattr(links.service.store, "store_time", later)
+        links.service.app.access.clock = ServiceClock(links.service.store)  # as in another process
         again = await links.send(path, {"nonce": old, "answer": "reject"})
         assert again.status == 403 and b"open for too long" in again.body
         assert (await links.send(path, {"nonce": nonce(again), "answer": "reject"})).status == 200

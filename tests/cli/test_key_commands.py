@@ -11,6 +11,7 @@ from perdure.core.errors import Unauthenticated
 from perdure.service.access_keys import KeyVerifier
 from perdure.service.audit import AuditFilter, AuditPage, list_entries
 from perdure.service.callers import ROLES, Caller
+from perdure.service.service_clock import ServiceClock
 from perdure.stores.sqlite.store import SqliteStore
 from tests.cli.shell import Said, Shell, agrees, steady, transcript
 
@@ -23,7 +24,7 @@ def caller(shell: Shell, key: str) -> Caller:
     async def found() -> Caller:
         store = SqliteStore(shell.directory / "perdure.db")
         try:
-            return await KeyVerifier(store).caller(key)
+            return await KeyVerifier(store, ServiceClock(store)).caller(key)
         finally:
             await store.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ from perdure.core.errors import BadName, BadValue, NotFound, PerdureError, Store
 from perdure.service.access_keys import OVERLAP_S, USE_INTERVAL_S, CreatedKey, KeyRequest, KeyVerifier, create_key, list_keys, revoke_key, rotate_key
 from perdure.service.access_records import AUDIT_ENTRIES, CREDENTIAL_TENANT, CREDENTIALS, KEY_USES, KEYS, SESSIONS
 from perdure.service.credentials import CACHE_S, KEPT_S
+from perdure.service.service_clock import ServiceClock
+from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
-from perdure.stores.protocol import Store
+from perdure.stores.protocol import Store, StoreTime
 from perdure.stores.records import RecordFilter, RecordKey, StoredRecord
+from perdure.stores.sqlite.steady_clock import SteadyClock
+from perdure.stores.sqlite.store import SqliteStore
 from perdure.testing.conformance import Clock
 from perdure.testing.virtual_time import run
 from tests.service.access_stores import STORES, CountedStore, opened_store
@@ -36,7 +41,7 @@ async def created(store: Store, tenant: str = "acme", **fields: Any) -> CreatedK
 
 
 def verifier(store: Any, clock: Clock) -> KeyVerifier:
-    return KeyVerifier(store, clock, clock)
+    return KeyVerifier(store, ServiceClock(store, clock))
 
 
 class HeldStore:
@@ -51,6 +56,9 @@ class HeldStore:
             self.has_read.set()
             await self.may_answer.wait()
         return found
+
+    async def store_time(self) -> StoreTime:
+        return await self.inner.store_time()
 
 
 async def refusal(keys: KeyVerifier, text: str) -> str:
@@ -148,6 +156,30 @@ async def test_a_key_expires_at_its_time_also_while_it_is_cached(store: Store, c
     await keys.caller(made.text)
     clock.advance(0.1)
     assert "has expired" in await refusal(keys, made.text)
+
+
+@pytest.mark.parametrize("ahead_s", [-7_200, 7_200])
+async def test_a_key_expires_by_the_time_of_the_store_wherever_the_clock_of_the_process_is(store: Store, clock: Clock, ahead_s: float) -> None:
+    clock.now_s = time.time() - ahead_s
+    made = await created(store, valid_s=3_600)
+    assert (await StoreAccess(store).keys.caller(made.text)).subject == f"key:{made.key.id}"
+    clock.advance(3_600)
+    assert "has expired" in await refusal(StoreAccess(store).keys, made.text)
+
+
+async def test_an_expired_key_is_not_taken_again_when_the_clock_of_the_machine_is_set_back(tmp_path: Path) -> None:
+    wall, monotonic = Clock(), Clock(50.0)
+    store = SqliteStore(tmp_path / "access.db", SteadyClock(wall, monotonic))
+    try:
+        keys, made = KeyVerifier(store, ServiceClock(store, monotonic)), await created(store, valid_s=60)
+        await keys.caller(made.text)
+        for passed_s, set_by_s in ((60, 0), (1, -3_600), (CACHE_S, 0), (60, 0)):
+            wall.advance(passed_s + set_by_s)
+            monotonic.advance(passed_s)
+            assert "has expired" in await refusal(keys, made.text)
+        assert (await keys.caller((await created(store, valid_s=60)).text)).expires_at_s is not None
+    finally:
+        await store.close()
 
 
 async def test_a_rotated_key_has_two_secrets_for_a_while(store: Store, clock: Clock) -> None:

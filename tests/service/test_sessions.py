@@ -1,6 +1,7 @@
 """Sessions of browsers: 12 hours, listed, revoked, ended with the key that opened them; their token is stored as a hash."""
 
 import base64
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from perdure.service.access_records import AUDIT_ENTRIES, CREDENTIAL_TENANT, CRE
 from perdure.service.audit import AuditedBy, AuditedStore, AuditFilter, list_entries
 from perdure.service.callers import Caller
 from perdure.service.credentials import CACHE_S
+from perdure.service.service_clock import ServiceClock
 from perdure.service.sessions import (
     SESSION_S,
     OpenedSession,
@@ -25,6 +27,7 @@ from perdure.service.sessions import (
     session_cookie,
     switch_tenant,
 )
+from perdure.service.store_access import StoreAccess
 from perdure.stores.memory import MemoryStore
 from perdure.stores.protocol import Store
 from perdure.stores.records import RecordFilter
@@ -48,7 +51,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) ->
 
 
 def sessions(store: Store, clock: Clock, keys: KeyVerifier | None = None) -> SessionVerifier:
-    return SessionVerifier(store, keys, clock, clock)
+    return SessionVerifier(store, ServiceClock(store, clock), keys)
 
 
 async def test_a_session_is_the_person_who_signed_in_until_12_hours_later(store: Store, clock: Clock) -> None:
@@ -90,7 +93,7 @@ async def test_a_key_is_no_session_and_a_session_no_key(store: Store, clock: Clo
     with pytest.raises(Unauthenticated):
         await sessions(store, clock).caller(key.text.replace("prd_", "prs_"))
     with pytest.raises(Unauthenticated):
-        await KeyVerifier(store, clock, clock).caller(opened.token.replace("prs_", "prd_"))
+        await KeyVerifier(store, ServiceClock(store, clock)).caller(opened.token.replace("prs_", "prd_"))
 
 
 async def test_a_revoked_session_is_refused_within_the_time_of_the_cache(store: Store, clock: Clock) -> None:
@@ -107,9 +110,20 @@ async def test_a_revoked_session_is_refused_within_the_time_of_the_cache(store: 
             await revoke_session(store, tenant, id)
 
 
+@pytest.mark.parametrize("ahead_s", [-86_400, 86_400])
+async def test_a_session_ends_by_the_time_of_the_store_wherever_the_clock_of_the_process_is(store: Store, clock: Clock, ahead_s: float) -> None:
+    clock.now_s = time.time() - ahead_s
+    opened = await open_session(store, ADA)
+    assert f"Max-Age={SESSION_S:.0f};" in session_cookie(opened)
+    assert (await StoreAccess(store).sessions.caller(opened.token)).subject == ADA.subject
+    clock.advance(SESSION_S)
+    with pytest.raises(Unauthenticated):
+        await StoreAccess(store).sessions.caller(opened.token)
+
+
 async def test_a_session_ends_with_the_key_that_opened_it(store: Store, clock: Clock) -> None:
     key = await create_key(store, "acme", KeyRequest(name="a", roles=("viewer",), queues=("mails",), valid_s=3600), "local")
-    keys = KeyVerifier(store, clock, clock)
+    keys = KeyVerifier(store, ServiceClock(store, clock))
     opened = await open_session(store, await keys.caller(key.text))
     assert opened.expires_at_s == clock.now_s + 3600
     assert (await sessions(store, clock, keys).caller(opened.token)).queues == ("mails",)
@@ -121,7 +135,7 @@ async def test_a_session_ends_with_the_key_that_opened_it(store: Store, clock: C
 
 async def test_a_session_ends_with_the_secret_that_opened_it(store: Store, clock: Clock) -> None:
     first = await create_key(store, "acme", KeyRequest(name="ci", roles=("viewer",)), "local")
-    keys = KeyVerifier(store, clock, clock)
+    keys = KeyVerifier(store, ServiceClock(store, clock))
     by_key, found = await keys.caller(first.text), sessions(store, clock, keys)
     old, of_an_older_version = await open_session(store, by_key, key=first.text), await open_session(store, by_key)
     second = await rotate_key(store, "acme", first.key.id, overlap_s=60)
@@ -142,7 +156,7 @@ async def test_a_session_ends_with_the_secret_that_opened_it(store: Store, clock
 async def test_a_request_reads_nothing_while_the_session_is_cached(clock: Clock) -> None:
     counted = CountedStore(MemoryStore(clock))
     opened = await open_session(counted.inner, ADA)
-    found = SessionVerifier(counted, None, clock, clock)  # type: ignore[arg-type]  # it hands on what it does not count
+    found = SessionVerifier(counted, ServiceClock(counted, clock))  # type: ignore[arg-type]  # it hands on what it does not count
     for _ in range(50):
         await found.caller(opened.token)
     assert counted.reads == 2 and counted.posts == []
@@ -195,7 +209,7 @@ def test_a_csrf_token_belongs_to_one_session_and_does_not_tell_its_token() -> No
 
 
 def test_the_cookie_is_for_this_host_over_tls_and_for_no_script() -> None:
-    value = session_cookie(OpenedSession("AbC123xy", "prs_AbC123xy_x", "c", 1000.5), 400.0)
+    value = session_cookie(OpenedSession("AbC123xy", "prs_AbC123xy_x", "c", 1000.5, 600.5))
     assert value == "__Host-perdure-session=prs_AbC123xy_x; Path=/; Max-Age=600; HttpOnly; Secure; SameSite=Lax"
     assert ended_cookie() == "__Host-perdure-session=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Lax"
 

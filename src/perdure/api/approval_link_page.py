@@ -8,7 +8,6 @@ bound to the link. The token is a secret: it is in no log or trace, and the head
 ``Referer`` of other pages.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from html import escape
@@ -49,10 +48,10 @@ DETAILS_CHARACTERS_MAX, ROWS_MAX = 20_000, 50
 
 
 class ApprovalLinkPage:
-    """Answers the requests for pages of links. `access` gives the store, and `clock` is the time of day."""
+    """Answers the requests for pages of links. `access` gives the store, by whose time forms expire."""
 
-    def __init__(self, access: Callable[[], StoreAccess], secret: bytes, limiter: RateLimiter | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._access, self._secret, self._limiter, self._clock = access, secret, limiter, clock
+    def __init__(self, access: Callable[[], StoreAccess], secret: bytes, limiter: RateLimiter | None = None) -> None:
+        self._access, self._secret, self._limiter = access, secret, limiter
 
     @property
     def documented(self) -> Mapping[str, Any]:
@@ -66,6 +65,7 @@ class ApprovalLinkPage:
             return None
         try:
             link = await read_link(self._access(), self._secret, token)
+            await self._access().clock.refresh()
             one = await read_approval(self._access(), link.key)
             await expect_eligible(self._access(), link, one)
             if one is None:
@@ -122,7 +122,7 @@ class ApprovalLinkPage:
         return link_page(status, one.title, body)
 
     def _nonce(self, token: str) -> str:
-        said = msgspec.msgpack.encode((token_bytes(16), self._clock() + NONCE_S))
+        said = msgspec.msgpack.encode((token_bytes(16), self._access().clock.now_s() + NONCE_S))
         return f"{text_of(said)}.{text_of(signature(self._secret, NONCE_DOMAIN, said + _hash(token), 'links'))}"
 
     def _is_own_form(self, token: str, nonce: str) -> bool:
@@ -131,7 +131,7 @@ class ApprovalLinkPage:
         try:
             said = bytes_of(shown)
             genuine = is_signed(self._secret, NONCE_DOMAIN, said + _hash(token), bytes_of(by))
-            return genuine and msgspec.msgpack.decode(said, type=tuple[bytes, float])[1] > self._clock()
+            return genuine and msgspec.msgpack.decode(said, type=tuple[bytes, float])[1] > self._access().clock.now_s()
         except (ValueError, msgspec.MsgspecError):
             return False
 

@@ -64,7 +64,9 @@ class OidcSignIn(NamedTuple):
 
 
 class SignIn:
-    """Answers the requests of the sign-in. `clock` is the time of day, and `after` the path that follows a sign-in, unless the browser came from another."""
+    """Answers the requests of the sign-in. `clock` is the time of day, by which an attempt to sign in at the issuer ends. `after` is the path that follows a
+    sign-in, unless the browser came from another.
+    """
 
     def __init__(
         self, store: Store, server: ServerAccess, oidc: OidcSignIn | None = None, clock: Callable[[], float] = time.time, *, after: str = LOGIN
@@ -134,7 +136,7 @@ class SignIn:
             raise
         opened = await self._opened(request, caller, key=key)
         if _is_form(request):
-            return _redirect(request, self._own_path(given.get("next", "")), session_cookie(opened, self._clock()))
+            return _redirect(request, self._own_path(given.get("next", "")), session_cookie(opened))
         return await self._new_session(opened)
 
     async def _opened(self, request: ApiRequest, caller: Caller, elsewhere: Mapping[str, frozenset[Role]] | None = None, key: str = "") -> OpenedSession:
@@ -175,7 +177,7 @@ class SignIn:
         identity = await verifier.identity(token, attempt.nonce)
         caller = caller_in(verifier.settings, identity)
         opened = await self._opened(request, caller, granted_roles(verifier.settings, identity.groups))
-        return _redirect(request, self._own_path(attempt.return_to), session_cookie(opened, self._clock()), _attempt_cookie(""))
+        return _redirect(request, self._own_path(attempt.return_to), session_cookie(opened), _attempt_cookie(""))
 
     # Signed in
 
@@ -201,7 +203,7 @@ class SignIn:
 
     async def _new_session(self, opened: OpenedSession) -> ApiAnswer:
         found = await self._server.sessions.session(opened.token)
-        return _session_answer(found, opened.token, session_cookie(opened, self._clock()))
+        return _session_answer(found, opened.token, session_cookie(opened))
 
     async def _end(self, request: ApiRequest) -> ApiAnswer:
         given = await _fields(request)

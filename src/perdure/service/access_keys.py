@@ -9,7 +9,6 @@ Its last use is approximate: `KeyVerifier.run` writes it in the background, at m
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 from hmac import compare_digest
 
@@ -30,6 +29,7 @@ from perdure.service.credentials import (
     secret_digest,
 )
 from perdure.service.record_kinds import KeptValue, expect_revision, is_record_key, post_records
+from perdure.service.service_clock import ServiceClock
 from perdure.service.wire_types import SecretText, Version
 from perdure.stores.protocol import Committed, Post, ReadOnlyStore, Store
 from perdure.stores.records import RecordChange
@@ -279,14 +279,11 @@ def _secret_of(sha256: bytes, key: AccessKey) -> KeySecret | None:
 
 
 class KeyVerifier:
-    """Tells who sends a key. A request costs no read of the store while the key is cached, and no write ever.
+    """Tells who sends a key. A request costs no read of the store while the key is cached, and no write ever. Keys expire by `clock`."""
 
-    `clock` is the time of day, by which keys expire, and `monotonic` the one by which the cache does.
-    """
-
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store, clock: ServiceClock) -> None:
         self._store, self._clock = store, clock
-        self._keys = CredentialCache(store, KEYS, monotonic)
+        self._keys = CredentialCache(store, KEYS, clock)
         self._used: dict[tuple[str, str], float] = {}
 
     async def caller(self, text: str) -> Caller:
@@ -307,7 +304,7 @@ class KeyVerifier:
         if found is None or secret is None:
             raise Unauthenticated(f"the key is not known here. {_ANOTHER}")
         tenant, key = found
-        now_s = self._clock()
+        now_s = self._clock.now_s()
         _expect_not_over(id, key, now_s)
         if _is_over(secret.expires_at_s, now_s):
             raise Unauthenticated(f"the key {id} was rotated, and this is its former secret, which has expired. {_ANOTHER}")
@@ -324,7 +321,7 @@ class KeyVerifier:
         """
         if (found := await self._keys.find(id, lambda key: not sha256 or _secret_of(sha256, key) is not None)) is None:
             raise Unauthenticated(f"the key {id} is not known any more. {_ANOTHER}")
-        now_s, key = self._clock(), found[1]
+        now_s, key = self._clock.now_s(), found[1]
         _expect_not_over(id, key, now_s)
         if sha256 and ((secret := _secret_of(sha256, key)) is None or _is_over(secret.expires_at_s, now_s)):
             raise Unauthenticated(f"the key {id} was rotated, and the secret that has opened this session has expired. Sign in again")
@@ -353,7 +350,7 @@ class KeyVerifier:
             await self._flush(used[start : start + FLUSHED_AT_ONCE])
 
     async def _flush(self, used: list[tuple[tuple[str, str], float]]) -> None:
-        now_s, places = self._clock(), [place for place, _ in used]
+        now_s, places = self._clock.now_s(), [place for place, _ in used]
         posts: dict[tuple[str, str], tuple[float, Post]] = {}
         known = await asyncio.gather(*(KEY_USES.read(self._store, *place) for place in places))
         for (place, used_at_s), before in zip(used, known, strict=True):

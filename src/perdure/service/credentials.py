@@ -8,7 +8,6 @@ import base64
 import re
 import secrets
 import string
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +19,7 @@ import msgspec
 from perdure.core.errors import BadName, StaleRecord, StoreUnavailable
 from perdure.service.access_records import CREDENTIAL_TENANT, CREDENTIALS, DirectoryEntry
 from perdure.service.record_kinds import RecordKind, post_records
+from perdure.service.service_clock import ServiceClock
 from perdure.stores.protocol import ReadOnlyStore, Store
 
 KEPT_S = 90 * 86_400.0
@@ -89,7 +89,7 @@ async def expire_reservation(store: Store, id: str, expires_at_s: float | None) 
 
 
 class _Cached(NamedTuple, Generic[T]):
-    """A credential, its tenant, and until when it may be used, by the clock of the cache."""
+    """A credential, its tenant, and until when it may be used, by the monotonic clock."""
 
     tenant: str
     value: T
@@ -99,10 +99,11 @@ class _Cached(NamedTuple, Generic[T]):
 class CredentialCache(Generic[T]):
     """The records of credentials of one kind, found by their ids alone, and kept for `CACHE_S` so that most requests read nothing.
 
-    Requests that need the same credential at once share one read. Ids that are unknown are not kept: they would push out those that are known.
+    Requests that need the same credential at once share one read. Ids that are unknown are not kept: they would push out those that are known. `clock` is
+    refreshed with the reads, so that its time is known when a credential is.
     """
 
-    def __init__(self, store: ReadOnlyStore, kind: RecordKind[T], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: ReadOnlyStore, kind: RecordKind[T], clock: ServiceClock) -> None:
         self._store, self._kind, self._clock = store, kind, clock
         self._cached: OrderedDict[str, _Cached[T]] = OrderedDict()
         self._reads: dict[str, asyncio.Task[_Cached[T] | None]] = {}
@@ -110,7 +111,7 @@ class CredentialCache(Generic[T]):
     async def find(self, id: str, is_right: Callable[[T], bool] = lambda _: True) -> tuple[str, T] | None:
         """The tenant and the record of a credential, at most `CACHE_S` old; None if there is none. One that is not right is read anew: it may have changed."""
         found = self._cached.get(id)
-        if found is None or self._clock() >= found.until_s or not is_right(found.value):
+        if found is None or self._clock.monotonic() >= found.until_s or not is_right(found.value):
             found = await asyncio.shield(self._read_once(id))
         else:
             self._cached.move_to_end(id)
@@ -134,9 +135,11 @@ class CredentialCache(Generic[T]):
             done.exception()  # those that wait are given it; if all have gone, asyncio need not complain
 
     async def _read(self, id: str) -> _Cached[T] | None:
-        until_s = self._clock() + CACHE_S  # from before the read, so that no revocation before it is missed for longer
+        until_s = self._clock.monotonic() + CACHE_S  # from before the read, so that no revocation before it is missed for longer
         before = self._cached.get(id)
         tenant = await self._tenant(id) if before is None else before.tenant
+        if tenant is not None:
+            await self._clock.refresh()
         record = None if tenant is None else await self._kind.read(self._store, tenant, id)
         is_newest = self._reads.get(id) is asyncio.current_task()
         if tenant is None or record is None:

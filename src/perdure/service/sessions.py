@@ -9,7 +9,6 @@ What a page sends to change something also carries a CSRF token, which follows f
 
 import base64
 import hmac
-import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 
@@ -23,6 +22,7 @@ from perdure.service.access_records import SESSIONS, Session
 from perdure.service.callers import Caller, Role
 from perdure.service.credentials import CredentialCache, credential_id, expire_reservation, reserve_credential, secret_digest
 from perdure.service.record_kinds import post_records
+from perdure.service.service_clock import ServiceClock
 from perdure.stores.protocol import ReadOnlyStore, Store
 
 SESSION_S = 12 * 3600.0
@@ -53,12 +53,13 @@ class SessionPage(msgspec.Struct, frozen=True):
 
 
 class OpenedSession(msgspec.Struct, frozen=True):
-    """A new session. `token` belongs into the cookie alone, and `csrf` into the page."""
+    """A new session, which ends after `valid_s`. `token` belongs into the cookie alone, and `csrf` into the page."""
 
     id: str
     token: str
     csrf: str
     expires_at_s: float
+    valid_s: float
 
 
 # Changes
@@ -87,7 +88,7 @@ async def open_session(
         elsewhere=others,
         key_sha256=secret_digest(key) if key else b"",
     )
-    return await _opened(store, caller.tenant, session)
+    return await _opened(store, caller.tenant, session, now_s)
 
 
 async def switch_tenant(store_of: Callable[[Caller], Store], sessions: "SessionVerifier", present: str, tenant: str) -> OpenedSession:
@@ -104,7 +105,7 @@ async def switch_tenant(store_of: Callable[[Caller], Store], sessions: "SessionV
         raise Forbidden(found.session.subject, f"anything in the tenant {tenant}", "viewer")
     elsewhere = {**found.session.elsewhere, found.tenant: found.session.roles}
     switched = FoundSession("", tenant, replace(found.session, roles=elsewhere.pop(tenant), elsewhere=elsewhere))
-    opened = await _opened(store_of(switched.caller), tenant, switched.session)
+    opened = await _opened(store_of(switched.caller), tenant, switched.session, sessions.clock.now_s())
     await revoke_session(store_of(found.caller), found.tenant, found.id)
     sessions.forget(found.id)
     return opened
@@ -121,7 +122,7 @@ async def revoke_session(store: Store, tenant: str, id: str) -> None:
     await expire_reservation(store, id, (await store.store_time()).now_s)
 
 
-async def _opened(store: Store, tenant: str, session: Session) -> OpenedSession:
+async def _opened(store: Store, tenant: str, session: Session, now_s: float) -> OpenedSession:
     new = await reserve_credential(store, tenant, "prs", session.expires_at_s)
     stored = replace(session, sha256=secret_digest(new.text))
     change = SESSIONS.change(tenant, new.id, 0, stored, {"subject": session.subject}, expires_at_s=session.expires_at_s)
@@ -129,7 +130,7 @@ async def _opened(store: Store, tenant: str, session: Session) -> OpenedSession:
         await post_records(store, [change])
     except StaleRecord as taken:
         raise StoreUnavailable(f"the random id {new.id} of a session was taken; repeat the call") from taken
-    return OpenedSession(new.id, new.text, csrf_token(new.text), session.expires_at_s)
+    return OpenedSession(new.id, new.text, csrf_token(new.text), session.expires_at_s, session.expires_at_s - now_s)
 
 
 # Reads
@@ -173,17 +174,14 @@ class FoundSession(msgspec.Struct, frozen=True):
 
 
 class SessionVerifier:
-    """Tells who sends a cookie. A request costs no read of the store while the session is cached.
+    """Tells who sends a cookie. A request costs no read of the store while the session is cached. Sessions expire by `clock`.
 
-    With `keys`, a session that a key has opened ends when that key is revoked, or loses the secret by a rotation. `clock` is the time of day, and `monotonic`
-    that of the cache.
+    With `keys`, a session that a key has opened ends when that key is revoked, or loses the secret by a rotation.
     """
 
-    def __init__(
-        self, store: ReadOnlyStore, keys: KeyVerifier | None = None, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._keys, self._clock = keys, clock
-        self._sessions = CredentialCache(store, SESSIONS, monotonic)
+    def __init__(self, store: ReadOnlyStore, clock: ServiceClock, keys: KeyVerifier | None = None) -> None:
+        self.clock, self._keys = clock, keys
+        self._sessions = CredentialCache(store, SESSIONS, clock)
 
     async def session(self, token: str) -> FoundSession:
         """The session of a token.
@@ -197,7 +195,7 @@ class SessionVerifier:
         if id is None or found is None or not hmac.compare_digest(secret_digest(token), found[1].sha256):
             raise Unauthenticated(f"the session is not known, or was ended. {_AGAIN}")
         tenant, session = found
-        if self._clock() >= session.expires_at_s:
+        if self.clock.now_s() >= session.expires_at_s:
             raise Unauthenticated(f"the session has ended after its time. {_AGAIN}")
         if self._keys is not None and session.subject.startswith("key:"):
             await self._keys.expect_valid(session.subject.removeprefix("key:"), session.key_sha256)
@@ -230,9 +228,9 @@ def expect_csrf(token: str, given: str) -> None:
         raise Unauthenticated("the CSRF token is missing, or belongs to another session. Reload the page")
 
 
-def session_cookie(opened: OpenedSession, now_s: float) -> str:
+def session_cookie(opened: OpenedSession) -> str:
     """The value of ``Set-Cookie`` for a new session: no script reads it, and other sites do not send it with what changes something."""
-    return f"{COOKIE}={opened.token}; Path=/; Max-Age={max(int(opened.expires_at_s - now_s), 0)}; HttpOnly; Secure; SameSite=Lax"
+    return f"{COOKIE}={opened.token}; Path=/; Max-Age={max(int(opened.valid_s), 0)}; HttpOnly; Secure; SameSite=Lax"
 
 
 def ended_cookie() -> str:

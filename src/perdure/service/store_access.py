@@ -23,6 +23,7 @@ from perdure.service.execution_tails import ExecutionTails
 from perdure.service.history_tails import HistoryCache
 from perdure.service.missing_parts import WaitWarnings
 from perdure.service.people.earlier_approvals import EarlierApprovals
+from perdure.service.service_clock import ServiceClock
 from perdure.service.sessions import SessionVerifier
 from perdure.service.tenant_changes import TenantChanges
 from perdure.service.triggers.webhook_deliveries import RejectedDeliveries
@@ -70,8 +71,9 @@ class StoreAccess:
         self.earlier_approvals = EarlierApprovals(store)
         self.rejected_deliveries = RejectedDeliveries()
         self.changes = TenantChanges(store)
-        self.keys = KeyVerifier(store)
-        self.sessions = SessionVerifier(store, self.keys)
+        self.clock = ServiceClock(store)
+        self.keys = KeyVerifier(store, self.clock)
+        self.sessions = SessionVerifier(store, self.clock, self.keys)
         self._payloads = BlobCache(store)
 
     def call(self, operation: Callable[Concatenate["StoreAccess", P], Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
