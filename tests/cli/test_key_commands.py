@@ -7,12 +7,15 @@ import re
 import pytest
 
 from perdure.cli import key_commands
+from perdure.cli.record_views import key_table
 from perdure.core.errors import Unauthenticated
-from perdure.service.access_keys import KeyVerifier
+from perdure.service.access_keys import KeyDetails, KeyRequest, KeyVerifier, create_key, read_key
 from perdure.service.audit import AuditFilter, AuditPage, list_entries
 from perdure.service.callers import ROLES, Caller
 from perdure.service.service_clock import ServiceClock
+from perdure.stores.memory import MemoryStore
 from perdure.stores.sqlite.store import SqliteStore
+from perdure.testing.conformance import Clock
 from tests.cli.shell import Said, Shell, agrees, steady, transcript
 
 KEY = re.compile(r"prd_([0-9A-Za-z]{8})_[0-9A-Za-z_-]{43}")
@@ -74,6 +77,20 @@ def test_a_key_is_made_listed_rotated_and_revoked(shell: Shell) -> None:
     shown = "".join(one.out + one.err for one in (listed, revoked, shell.run("keys ls"), shell.run("keys revoke --json " + id)))
     written = b"".join(file.read_bytes() for file in shell.directory.iterdir() if file.is_file())
     assert not [one for one in secrets if one in shown or one.encode() in written]
+
+
+@pytest.mark.parametrize("ahead_s", [-7_200, 7_200])
+def test_a_key_is_shown_as_expired_if_the_service_says_so_wherever_the_clock_of_the_reader_is(ahead_s: float) -> None:
+    async def listed() -> tuple[KeyDetails, KeyDetails]:
+        clock = Clock()
+        store = MemoryStore(clock)
+        made = await create_key(store, "acme", KeyRequest(name="ci", roles=("viewer",), valid_s=3_600), "local")
+        clock.advance(3_600)
+        return made.key, await read_key(store, "acme", made.key.id)
+
+    valid, expired = asyncio.run(listed())
+    shown = [row[-1].text for row in key_table([valid, expired], valid.created_at_s + ahead_s).rows]
+    assert [text.startswith("expired") for text in shown] == [False, True]
 
 
 def test_what_is_done_to_keys_is_audited(shell: Shell) -> None:

@@ -11,7 +11,7 @@ import { CheckField, ChoiceField, TextField } from "@/parts/field";
 import { FormDialog } from "@/parts/form-dialog";
 import { ErrorNotice, Loading, Notice } from "@/parts/notice";
 import { SimpleTable } from "@/parts/simple-table";
-import { TimeText, useNow } from "@/parts/time-text";
+import { TimeText } from "@/parts/time-text";
 import { type Role, useIdentity, useRefusal } from "@/shell/identity";
 import { tellEveryone } from "@/shell/told";
 import { Refused } from "./refused";
@@ -33,7 +33,6 @@ const OVERLAPS = [["0", "ends at once"], ["3600", "stays valid for an hour"], ["
 export function KeyTab() {
   const refusal = useRefusal("admin", "access.list_keys");
   const identity = useIdentity();
-  const nowMs = useNow();
   const [shown, show] = useState<{ what: "create" | "rotate" | "revoke"; key?: Key } | null>(null);
   const [created, setCreated] = useState<Schemas["CreatedKey"]>();
   const keys = usePages("/api/keys", {}, (after?: string) => api.GET("/api/keys", { params: { query: { limit: 100, after } } }), { enabled: refusal === "", ...usePolling(15) });
@@ -41,7 +40,7 @@ export function KeyTab() {
   if (keys.error && !keys.data) return <ErrorNotice error={keys.error} onRetry={() => void keys.refetch()} />;
   if (!keys.data) return <Loading what="the keys" />;
   const rows = keys.data.pages.flatMap((one) => one.items);
-  const ended = (one: Key) => (one.revokedAt ? "It was revoked" : one.expiresAt && Date.parse(one.expiresAt) < nowMs ? "It has expired" : "");
+  const ended = (one: Key) => (one.revokedAt ? "It was revoked" : one.secrets === 0 ? "It has expired" : "");
   return (
     <div className={blocks.stack}>
       <div className={blocks.row}>

@@ -366,7 +366,6 @@ def key_table(found: Sequence[KeyDetails], now_s: float) -> TextTable:
 
 
 def _key_row(one: KeyDetails, now_s: float) -> tuple[TextCell, ...]:
-    is_over = one.expires_at_s is not None and one.expires_at_s <= now_s
     ends = "" if one.expires_at_s is None else terminal_text.relative_time(one.expires_at_s, now_s)
     return (
         TextCell(one.id, "strong"),
@@ -376,5 +375,5 @@ def _key_row(one: KeyDetails, now_s: float) -> tuple[TextCell, ...]:
         TextCell(terminal_text.relative_time(one.created_at_s, now_s)),
         cell(one.created_by),
         TextCell("" if one.used_at_s is None else terminal_text.relative_time(one.used_at_s, now_s)),
-        TextCell("revoked", "bad") if one.revoked_at_s is not None else TextCell(f"expired {ends}", "bad") if is_over else TextCell(ends),
+        TextCell("revoked", "bad") if one.revoked_at_s is not None else TextCell(f"expired {ends}", "bad") if not one.secrets else TextCell(ends),
     )
