@@ -31,4 +31,4 @@ def test_the_host_of_a_header_has_no_port_and_a_broken_one_is_none() -> None:
 
 def test_requests_to_this_machine_go_through_no_proxy_unless_they_are_encrypted() -> None:
     assert [may_use_proxy(url) for url in ("http://127.0.0.1:7788", "http://localhost/a", "http://[::1]:7788")] == [False] * 3
-    assert [may_use_proxy(url) for url in ("https://localhost", "http://example.org", "http://10.0.0.1:80")] == [True] * 3
+    assert [may_use_proxy(url) for url in ("https://localhost", "http://example.org", "http://10.0.0.1:80", "http://[bad")] == [True] * 4

@@ -18,7 +18,7 @@ from perdure.api.server_access import ServerAccess
 from perdure.api.sign_in import OidcSignIn, SignIn
 from perdure.api.webhook_routes import WebhookRoutes
 from perdure.core.errors import BadValue, StoreError
-from perdure.core.header_values import may_use_proxy
+from perdure.definitions.kinds.http.http_client import http_client
 from perdure.observe.observation import UNOBSERVED, ProcessObservation
 from perdure.runtime.task_broker import TaskBroker
 from perdure.service.active_limits import UNLIMITED_PEOPLE, ActiveLimits
@@ -109,9 +109,7 @@ class ServiceApi:
         from perdure.service.issuer_keys import expect_libraries
 
         expect_libraries()
-        import httpx2
-
-        self._client = httpx2.AsyncClient(follow_redirects=False, trust_env=may_use_proxy(settings.issuer))
+        self._client = http_client(settings.issuer, follow_redirects=False)
         return OidcSignIn(OidcVerifier(settings, self._client), self._client, client_secret)
 
     async def run(self) -> None:

@@ -141,7 +141,10 @@ def _found_secret(settings: GlobalOptions, name: str) -> str | None:
 
 
 def _sent(to: _Target, secret: str, body: bytes, given: dict[str, Any]) -> httpx2.Response:
+    import asyncio
+
     from perdure.core.errors import MissingExtra
+    from perdure.definitions.kinds.http.http_client import http_client
     from perdure.service.triggers.webhook_sender import OutgoingDelivery, delivery_headers
 
     try:
@@ -155,8 +158,13 @@ def _sent(to: _Target, secret: str, body: bytes, given: dict[str, Any]) -> httpx
         if not colon or not name.strip() or not (line.isascii() and line.isprintable()):
             raise click.UsageError(f"--header {line!r} is no header; write it as 'NAME: VALUE', in ASCII")
         headers[name.strip()] = value.strip()
+
+    async def send() -> httpx2.Response:
+        async with http_client(to.url, timeout=SENT_S) as client:
+            return await client.request(to.method, to.url, content=body, headers=headers)
+
     try:
-        return httpx2.request(to.method, to.url, content=body, headers=headers, timeout=SENT_S)
+        return asyncio.run(send())
     except (httpx2.TransportError, httpx2.InvalidURL) as error:
         raise CommandExit(ExitCode.STORE, f"{to.url} did not answer: {error}\nsee that the server runs, and that this is its address") from error
 

@@ -45,7 +45,10 @@ def is_http_url(text: str) -> bool:
 
 def may_use_proxy(url: str) -> bool:
     """Whether requests to a URL may go through a proxy of the environment; not over http to this machine: no proxy reaches it, and none may see a token."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # it is no URL: nothing is sent to it
+        return True
     return parts.scheme == "https" or not is_loopback(parts.hostname or "")
 
 

@@ -11,10 +11,12 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from perdure.core.errors import MissingExtra
+from perdure.definitions.kinds.http.http_client import http_client
 from perdure.mcp.asked_models import AskedModel, SampledAnswer, SamplingRefused
 from perdure.mcp.elicited_approvals import Answer, Asked, Question
 from perdure.mcp.server_configs import SIGN_IN_S, McpServer, with_secrets
@@ -346,11 +348,19 @@ def _new_client(
         environment = with_secrets(server.env, secrets)
         transport: Any = ProgramTransport([server.command, *server.args], environment, server.cwd, LOGS / f"{server.name}.log")
     elif server.transport == "sse":
-        transport = SSETransport(server.url, headers=with_secrets(server.headers, secrets))
+        transport = SSETransport(server.url, headers=with_secrets(server.headers, secrets), httpx_client_factory=partial(_http_client, server.url))
     else:
         auth = None if server.auth is None else auth_of(server, server.auth, secrets, LOGS, opens_browser=opens_browser)
-        transport = StreamableHttpTransport(server.url, with_secrets(server.headers, secrets), auth, max_sse_event_size=ANSWER_BYTES_MAX)
+        clients = partial(_http_client, "" if auth else server.url)  # who signs in asks other servers as well
+        transport = StreamableHttpTransport(server.url, with_secrets(server.headers, secrets), auth, clients, max_sse_event_size=ANSWER_BYTES_MAX)
     return Client(transport, name=server.name, init_timeout=limit_s, elicitation_handler=asked, sampling_handler=sampled)
+
+
+def _http_client(url: str, **given: Any) -> Any:
+    """Returns a client of HTTP with the limits that the library of the protocol has."""
+    from httpx2 import Timeout
+
+    return http_client(url, **{"timeout": Timeout(30.0, read=300.0), "follow_redirects": True, **given})
 
 
 def _summary(error: BaseException) -> str:

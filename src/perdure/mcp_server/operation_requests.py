@@ -9,14 +9,13 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import urlsplit
 from uuid import uuid4
 
 import msgspec
 
-from perdure.core.errors import BadValue, MissingExtra
-from perdure.core.header_values import is_http_url
+from perdure.core.errors import MissingExtra
 from perdure.operations.operation_table import BY_FUNCTION
+from perdure.remote.server_client import server_client
 
 if TYPE_CHECKING:
     from perdure.api.api_app import ApiApp
@@ -129,7 +128,7 @@ class RequestsToServer:
 
     Raises:
         MissingExtra: httpx2 is not installed.
-        BadValue: the URL is not one of a server.
+        BadValue: the URL is not one of a server, the token has a character that no key has, or a variable of the environment is not usable.
     """
 
     def __init__(self, url: str, token: str | None = None, tenant: str | None = None, *, transport: Any = None) -> None:
@@ -137,14 +136,11 @@ class RequestsToServer:
             import httpx2
         except ImportError:
             raise MissingExtra("tools of a server", "httpx2", "http") from None
-        if not is_http_url(url) or (parts := urlsplit(url)).query or parts.fragment:
-            raise BadValue("--server", url, "the URL of a server, such as https://perdure.example.com")
         headers = {"accept": "application/json", "content-type": "application/json"}
-        headers |= {"authorization": f"Bearer {token}"} if token else {}
         headers |= {"x-perdure-tenant": tenant} if tenant is not None else {}
         self._errors = httpx2.TransportError
         self._url = url.rstrip("/")
-        self._client = httpx2.AsyncClient(base_url=self._url, headers=headers, timeout=httpx2.Timeout(ANSWER_S, connect=10.0), transport=transport)
+        self._client = server_client("--server", url, token, headers=headers, answer_s=ANSWER_S, transport=transport)
 
     async def aclose(self) -> None:
         """Closes the connections."""

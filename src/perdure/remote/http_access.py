@@ -18,11 +18,12 @@ from uuid import uuid4
 
 import msgspec
 
-from perdure.core.errors import BadValue, MissingExtra, PerdureError, RequestUnderWay, StoreError, StoreUnavailable, WrongVerb
-from perdure.core.header_values import is_http_url, may_use_proxy, whole_number_of
+from perdure.core.errors import MissingExtra, PerdureError, RequestUnderWay, StoreError, StoreUnavailable, WrongVerb
+from perdure.core.header_values import may_use_proxy, whole_number_of
 from perdure.core.paths import Key
 from perdure.operations import on_executions, wire_codec
 from perdure.operations.operation_table import BY_FUNCTION, Operation
+from perdure.remote.server_client import CONNECT_S, server_client
 from perdure.service.execution_operations import StartRequest
 
 if TYPE_CHECKING:
@@ -34,9 +35,9 @@ logger = logging.getLogger("perdure.remote")
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CONNECT_S, ANSWER_S = 10.0, 30.0
-"""How long connecting and an answer may take. A call that waits some seconds may take these too; one that waits for an answer, or can't be repeated, has no
-limit but that of its caller."""
+ANSWER_S = 30.0
+"""How long an answer may take. A call that waits some seconds may take these too; one that waits for an answer, or can't be repeated, has no limit but that
+of its caller."""
 SILENCE_S = 60.0
 """How long a stream may bring nothing, although a server shows every 15 seconds that it is there. After that, the server or its machine is gone."""
 
@@ -61,7 +62,7 @@ class HttpAccess:
 
     Raises:
         MissingExtra: httpx2 is not installed.
-        BadValue: the URL is not one of a server, or the token has a character that no key has.
+        BadValue: the URL is not one of a server, the token has a character that no key has, or a variable of the environment is not usable.
     """
 
     def __init__(self, url: str, token: str | None = None, *, transport: Any = None) -> None:
@@ -69,20 +70,10 @@ class HttpAccess:
             import httpx2
         except ImportError:
             raise MissingExtra("a client of a server", "httpx2", "http") from None
-        if not is_http_url(url) or (parts := urlsplit(url)).query or parts.fragment:
-            raise BadValue("client URL", url, "the URL of a server, such as https://perdure.example.com")
-        if token is not None and not (token.isascii() and token.isprintable()):
-            raise BadValue("token", "***", "a key of the server: it has a character that no key has")
         self._httpx, self.url = httpx2, url.rstrip("/")
-        headers = {"accept": wire_codec.MEDIA_TYPE, "content-type": wire_codec.MEDIA_TYPE, **({"authorization": f"Bearer {token}"} if token else {})}
-        limit = httpx2.Timeout(ANSWER_S, connect=CONNECT_S)
-        by_proxy = may_use_proxy(url)
-        self._uses_proxy = transport is None and by_proxy and _has_proxy(parts.scheme, parts.hostname or "")
-        how: dict[str, Any] = {"transport": transport, "trust_env": by_proxy, "follow_redirects": False}
-        try:
-            self._client = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=limit, **how)
-        except (ImportError, ValueError) as error:
-            raise BadValue("proxy", "***", f"a URL of HTTP_PROXY, HTTPS_PROXY or ALL_PROXY that can be used here: {error}") from error
+        headers = {"accept": wire_codec.MEDIA_TYPE, "content-type": wire_codec.MEDIA_TYPE}
+        self._client = server_client("client URL", url, token, headers=headers, answer_s=ANSWER_S, transport=transport)
+        self._uses_proxy = transport is None and may_use_proxy(url) and _has_proxy(url)
 
     def __repr__(self) -> str:
         return f"<the server {self.url}>"
@@ -256,12 +247,12 @@ def _trace_headers() -> dict[str, str]:
     return headers
 
 
-def _has_proxy(scheme: str, host: str) -> bool:
-    """Whether the environment names a proxy for requests to a host."""
+def _has_proxy(url: str) -> bool:
+    """Whether the environment names a proxy for requests to a URL."""
     from urllib.request import getproxies, proxy_bypass
 
-    found = getproxies()
-    return (scheme in found or "all" in found) and not proxy_bypass(host)
+    found, parts = getproxies(), urlsplit(url)
+    return (parts.scheme in found or "all" in found) and not proxy_bypass(parts.hostname or "")
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import msgspec
 
 from perdure.core.errors import BadValue, MissingExtra
+from perdure.definitions.kinds.http.http_client import http_client
 from perdure.service.secrets.secret_resolver import secret_resolver_for
 from perdure.service.triggers.trigger_records import Verification
 from perdure.service.triggers.webhook_signatures import Signing, signed_headers
@@ -49,7 +50,7 @@ async def send_webhook(store: Store, tenant: str, url: str, secret: str, one: Ou
 
     Raises:
         NotificationRefused, NotificationFailed: it was not accepted.
-        BadValue: the secret is missing, or is not of the form that Standard Webhooks has.
+        BadValue: the secret is missing, or is not of the form that Standard Webhooks has, or a variable of the environment is not usable.
         MissingExtra: httpx2 is not installed.
     """
     try:
@@ -63,7 +64,7 @@ async def send_webhook(store: Store, tenant: str, url: str, secret: str, one: Ou
     at_s = int((await store.store_time()).now_s)
     headers = signed_headers(Verification(scheme="standard_webhooks", secrets=(secret,)), value, Signing(body, at_s, one.id))
     try:
-        async with httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False) as client:
+        async with http_client(url, timeout=TIMEOUT_S, follow_redirects=False) as client:
             answer = await client.post(url, content=body, headers={"content-type": "application/json", **headers})
     except httpx2.HTTPError as error:
         raise NotificationFailed(f"the webhook did not answer: {type(error).__name__}") from error

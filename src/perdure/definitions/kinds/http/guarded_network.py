@@ -14,9 +14,9 @@ from functools import cache
 from typing import Any
 
 import httpcore2
-from httpx2 import create_ssl_context
 
 from perdure.code.step_environment import Resource
+from perdure.definitions.kinds.http.http_client import trusted_authorities
 from perdure.definitions.kinds.http.http_errors import AddressRefused
 from perdure.definitions.kinds.http.http_targets import Address, ReachableAddresses, literal_address, special_use
 
@@ -46,7 +46,7 @@ def guarded_connections(allowed: tuple[str, ...]) -> Resource[httpcore2.AsyncCon
 @cache
 def _trusted(*places: str | None) -> ssl.SSLContext:
     """Returns the trusted certificates of the system, or of the configured files. They are read once."""
-    return create_ssl_context()
+    return trusted_authorities()
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):

@@ -20,6 +20,7 @@ from perdure.code.step_environment import step_info
 from perdure.core.errors import MissingExtra
 from perdure.core.thread_calls import without_stop_iteration
 from perdure.definitions.kinds.deployment import Deployment
+from perdure.definitions.kinds.http.http_client import http_client
 from perdure.definitions.kinds.models import model_messages, provider_translation
 from perdure.definitions.kinds.models.model_errors import ModelKeyMissing, ModelRejected, ModelUnavailable, provider_error
 from perdure.definitions.kinds.models.model_messages import ChatAnswer, ChatRequest, ModelUsage
@@ -65,6 +66,7 @@ class ModelClients:
 
         Raises:
             MissingExtra: the library that does is not installed.
+            BadValue: a variable of the environment for proxies or certificates is not usable.
         """
         asked = _Asked(source.provider, source.model, source.base_url, key)
         if (found := self._models.get(asked)) is not None:
@@ -110,7 +112,7 @@ def _connected() -> httpx2.AsyncClient:
         raise MissingExtra("asking models", "pydantic-ai-slim", "agents") from None
     import httpx2
 
-    return httpx2.AsyncClient(
+    return http_client(
         timeout=httpx2.Timeout(HTTP_S, connect=CONNECT_S),
         limits=httpx2.Limits(max_connections=1_000, max_keepalive_connections=100),
         headers={"Accept-Encoding": "identity"},
@@ -190,6 +192,7 @@ async def send_model_request(request: ChatRequest, deployment: Deployment, key_s
         ModelBusy: the provider said when to retry; it is a `RetryAfter`.
         ModelUnavailable: the provider failed, or its answer can't be parsed.
         MissingExtra: the client library is not installed.
+        BadValue: a variable of the environment for proxies or certificates is not usable.
     """
     given = deployment.models.get(request.model)
     if callable(given):
