@@ -110,7 +110,7 @@ async def test_no_more_is_read_ahead_of_a_reader_than_the_limit() -> None:
         for taken in range(1_000_000):
             yield EmittedValue(taken, None)
 
-    ahead = event_streams._ReadAhead(numbers(), lambda one: b"x" * 1024, frames=False)  # type: ignore[arg-type]  # a generator, which it is
+    ahead = event_streams._ReadAhead(numbers(), lambda one: b"x" * 1024, lambda error: b"", frames=False)  # type: ignore[arg-type]  # a generator, which it is
     reading = asyncio.create_task(ahead.read())
     for rounds in range(1, 4):
         await asyncio.sleep(0.01)
@@ -233,6 +233,15 @@ async def test_what_happens_in_a_tenant_is_a_stream(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, url), opened(url, "/api/events/stream", ended["number"]) as reader:
         _ = await asyncio.wait_for(reader.readuntil(b"event: reset\ndata: "), 10)
         assert json.loads(await reader.readline())["execution"] is None
+
+
+async def test_an_error_within_a_stream_names_the_place_in_the_request_as_any_answer_does(tmp_path: Path) -> None:
+    async with served(tmp_path) as (app, url), httpx2.AsyncClient() as client:
+        handle = await app.start(talk)
+        for query, place in ((f"executions/talk/{handle.id}/stream?at=99", "/at"), ("events/stream?watch=zzz", "/watch")):
+            text = (await client.get(f"{url}/api/{query}", headers={"accept": "text/event-stream"})).text
+            said = json.loads(text.partition("event: error\ndata: ")[2])
+            assert (said["where"], said["detail"].partition(": ")[0]) == (place, place)
 
 
 async def test_a_stream_of_a_tenant_follows_what_it_watches_in_the_engine_that_works_on_it(tmp_path: Path) -> None:

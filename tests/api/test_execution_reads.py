@@ -115,6 +115,15 @@ async def test_lists_select_by_error_and_by_text(api: Api) -> None:
     assert ([one["id"] for one in found["items"]], found["scanned"], found["next"]) == (["b"], 3, "")
 
 
+async def test_an_error_names_no_argument_as_python_has_it(api: Api) -> None:
+    await api("POST", "/api/executions", {"workflow": "calc", "id": "o", "input": [3]})
+    for answer in (
+        await api("GET", "/api/executions?descending=true"),
+        await api("POST", "/api/executions", {"workflow": "calc", "id": "o", "input": [4], "strict": True}),
+    ):
+        assert answer.status in (409, 422) and "order_by" not in answer.json["detail"] and "=" not in answer.json["detail"]
+
+
 async def test_executions_to_watch_travel_in_the_query_with_slashes_commas_and_unicode(api: Api) -> None:
     ids = {"2026/11,a": "2026%252F11%252Ca", "ä b": "%25C3%25A4%2520b", "plain": "plain"}
     for id in ids:

@@ -143,7 +143,7 @@ def test_a_list_has_alternatives_of_which_each_has_conditions() -> None:
     assert attribute_filter.filter_alternatives(None) == attribute_filter.filter_alternatives({}) == ((),)
     empties: list[list[AttributeConditions]] = [[], [{}], [first, {}]]
     for empty in empties:
-        with pytest.raises(BadValue, match="a list of mappings that each have conditions; leave where= out"):
+        with pytest.raises(BadValue, match="a list of mappings that each have conditions; leave them out"):
             attribute_filter.filter_alternatives(empty)
     with pytest.raises(BadValue, match="'a' is not a mapping of attributes"):
         attribute_filter.filter_alternatives(["a"])  # type: ignore[list-item]  # which is the point

@@ -431,7 +431,7 @@ async def test_lists_are_in_order_of_an_attribute_page_by_page(c: Cluster, clien
         assert pages == expected
     listed = await client.list(where={"tag": "e"}, order_by="n", status="pending")
     assert [one.attributes for one in listed] == [{"tag": ["b", "e"], "n": 1}]
-    with pytest.raises(BadValue, match="order_by"):
+    with pytest.raises(BadValue, match="attribute to order by"):
         await client.list(descending=True)
     with pytest.raises(BadName):
         await client.list(order_by="a b")

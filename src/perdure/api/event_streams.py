@@ -38,13 +38,17 @@ async def send_stream(request: ApiRequest, send: AsgiSend, operation: Operation,
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     if not frames:  # some proxies keep the headers back until something follows them
         await send({"type": "http.response.body", "body": WAIT, "more_body": True})
-    ahead = _ReadAhead(found, wire_codec.frame_of if frames else lambda one: server_sent_event(operation, one), frames)
+
+    def last_part(error: PerdureError) -> bytes:
+        return wire_codec.error_frame(error) if frames else b"event: error\ndata: " + msgspec.json.encode(problem_of(error, request.places)) + b"\n\n"
+
+    ahead = _ReadAhead(found, wire_codec.frame_of if frames else lambda one: server_sent_event(operation, one), last_part, frames)
     reading = asyncio.create_task(ahead.read())
     try:
         async for part in _parts(ahead, reading, over, wire_codec.HEARTBEAT if frames else WAIT):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         if not reading.done() and (error := over.result()) is not None:
-            await send({"type": "http.response.body", "body": _last_part(error, frames), "more_body": True})
+            await send({"type": "http.response.body", "body": last_part(error), "more_body": True})
     finally:
         reading.cancel()
         over.cancel()
@@ -56,8 +60,8 @@ async def send_stream(request: ApiRequest, send: AsgiSend, operation: Operation,
 class _ReadAhead:
     """A buffer of encoded items of a stream that were read ahead and not sent yet."""
 
-    def __init__(self, found: AsyncGenerator[Any, None], encode: Callable[[Any], bytes], frames: bool) -> None:
-        self._found, self._encode, self._frames = found, encode, frames
+    def __init__(self, found: AsyncGenerator[Any, None], encode: Callable[[Any], bytes], last_part: Callable[[PerdureError], bytes], frames: bool) -> None:
+        self._found, self._encode, self._last_part, self._frames = found, encode, last_part, frames
         self._parts: list[bytes] = []
         self._size_bytes = 0
         self._number = -1
@@ -77,7 +81,7 @@ class _ReadAhead:
                 self._number = number
                 self._add(self._encode(one))
         except PerdureError as error:
-            self._add(_last_part(error, self._frames))
+            self._add(self._last_part(error))
 
     def _add(self, part: bytes) -> None:
         self._parts.append(part)
@@ -106,10 +110,6 @@ async def _parts(ahead: _ReadAhead, reading: "asyncio.Task[None]", over: Over, h
             return
         elif not over.done():
             yield heartbeat
-
-
-def _last_part(error: PerdureError, frames: bool) -> bytes:
-    return wire_codec.error_frame(error) if frames else b"event: error\ndata: " + msgspec.json.encode(problem_of(error)) + b"\n\n"
 
 
 def without_id(event: bytes) -> bytes:

@@ -111,7 +111,7 @@ def filter_alternatives(where: AttributeFilter | None) -> AttributeAlternatives:
     if not isinstance(where, list | tuple):
         raise BadValue("where", where, f"{_EXPECTED}, or a list of such mappings, one of which must hold")
     if not where or not all(where):
-        raise BadValue("where", where, "a list of mappings that each have conditions; leave where= out to list all executions")
+        raise BadValue("where", where, "a list of mappings that each have conditions; leave them out to list all executions")
     found = tuple(attribute_conditions(one) for one in where)
     _check_count(sum(map(len, found)))
     return found

@@ -287,7 +287,7 @@ class InputDiffers(ProgrammingError):
 
     code = "input_differs"
 
-    def __init__(self, key: object, other: str = "input", remedy: str = "Use a new id, or leave strict=True out to get the existing execution") -> None:
+    def __init__(self, key: object, other: str = "input", remedy: str = "Use a new id, or leave strict out to get the existing execution") -> None:
         super().__init__(f"the execution {key} was started with another {other}. {remedy}")
         self.key = key
 

@@ -339,7 +339,7 @@ class ExecutionFilter(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(text, str):
                 raise BadValue(name, text, "text")
         if self.descending and self.order_by is None:
-            raise BadValue("descending", self.descending, "given together with order_by; without it the list begins with the newest")
+            raise BadValue("descending", self.descending, "given together with an attribute to order by; without one the list begins with the newest")
         _ = checked_statuses(self.status)
         for name, since in (("since", self.since), ("failed_since", self.failed_since)):
             if isinstance(since, datetime) and since.tzinfo is None:
