@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.core.header_values import authority_of, body_encoding, host_of, is_loopback, may_use_proxy, whole_number_of
+from perdure.core.header_values import authority_of, body_charset, body_encoding, host_of, is_loopback, may_use_proxy, whole_number_of
 
 
 def test_only_hosts_that_no_other_machine_reaches_are_loopback() -> None:
@@ -32,3 +32,21 @@ def test_the_host_of_a_header_has_no_port_and_a_broken_one_is_none() -> None:
 def test_requests_to_this_machine_go_through_no_proxy_unless_they_are_encrypted() -> None:
     assert [may_use_proxy(url) for url in ("http://127.0.0.1:7788", "http://localhost/a", "http://[::1]:7788")] == [False] * 3
     assert [may_use_proxy(url) for url in ("https://localhost", "http://example.org", "http://10.0.0.1:80", "http://[bad")] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "charset"),
+    [
+        ("", ""),
+        ("application/json", ""),
+        ("application/json; a=b;", ""),
+        ("application/json; charset=utf-8", ""),
+        ('application/json;CHARSET = "UTF8"', ""),
+        ("application/json; charset=", ""),
+        ("charset=latin-1", ""),
+        ("application/json; charset=Latin-1", "latin-1"),
+        ('application/json; a=b; Charset="utf-16"', "utf-16"),
+    ],
+)
+def test_a_body_has_another_charset_than_utf_8_or_none(text: str, charset: str) -> None:
+    assert body_charset(text) == charset

@@ -243,7 +243,19 @@ async def test_no_form_of_a_page_is_taken_for_a_request(served: AppWithBroker) -
     for kind in (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=x", b""):
         refused = await served.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, (b"content-type", kind)))
         assert (refused.status, refused.error) == (415, "not_json")
-    assert (await served.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, (b"content-type", b"Application/JSON; charset=utf-8")))).status == 200
+
+
+@app_with_broker
+async def test_a_body_is_json_in_utf_8(served: AppWithBroker) -> None:
+    cases = (
+        (b"Application/JSON; charset=utf-8", 200),
+        (b'application/json; CHARSET="UTF8"', 200),
+        (b"application/json; a=b", 200),
+        (b"application/json;", 200),
+    )
+    for kind, status in (*cases, (b"application/json; charset=latin-1", 415), (b'application/json; a=b; Charset="utf-16"', 415)):
+        answered = await served.ask("/v1/tasks/lease", {"worker": "ada"}, headers=(HERE, (b"content-type", kind)))
+        assert answered.status == status and (status == 200 or answered.error == "not_json")
 
 
 @app_with_broker

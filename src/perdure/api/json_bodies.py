@@ -7,6 +7,7 @@ import msgspec
 
 from perdure.api.http_requests import ApiRequest
 from perdure.api.problems import Refusal
+from perdure.core.header_values import body_charset
 from perdure.core.json_names import repeated_name
 from perdure.definitions.expr.plain_values import nests_deeper
 
@@ -28,12 +29,12 @@ async def json_body(request: ApiRequest, whole: str = "") -> dict[str, Any]:
     raw = await request.body()
     if not raw:
         return {}
-    kind, _, parameters = request.header("content-type").partition(";")
-    kind = kind.strip().lower()
+    content_type = request.header("content-type")
+    kind = content_type.partition(";")[0].strip().lower()
     if kind not in JSON_TYPES:
         raise Refusal(415, "not_json", f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json", where="content-type")
-    if parameters and (charset := _charset(parameters)) not in ("", "utf-8", "utf8"):
-        raise Refusal(415, "not_json", f"the charset of the body is {charset}", "send JSON in UTF-8", where="content-type")
+    if charset := body_charset(content_type):
+        raise Refusal(415, "not_json", f"the charset of the body is {charset[:100]}", "send JSON in UTF-8", where="content-type")
     found = json_value(raw) if len(raw) < THREAD_BYTES_MIN else await asyncio.to_thread(json_value, raw)
     if whole:
         return {whole: found}
@@ -62,11 +63,3 @@ def json_value(raw: bytes) -> Any:
     if name is not None:
         raise Refusal(400, "bad_request", f"an object of the body has the name {name[:100]!r} twice", "give each name once", where="body")
     return found
-
-
-def _charset(parameters: str) -> str:
-    for one in parameters.split(";"):
-        name, _, value = one.partition("=")
-        if name.strip().lower() == "charset":
-            return value.strip().strip('"').lower()[:100]
-    return ""

@@ -18,6 +18,16 @@ def body_encoding(text: str) -> str:
     return "" if encoding == "identity" else encoding
 
 
+def body_charset(text: str) -> str:
+    """Returns the charset in the header Content-Type; empty if it names none, or UTF-8."""
+    for one in text.split(";")[1:]:
+        name, _, value = one.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip('"').lower()
+            return "" if charset in ("utf-8", "utf8") else charset
+    return ""
+
+
 def host_of(text: str) -> str:
     """Returns the host name in the header Host; empty if there is none."""
     try:

@@ -18,7 +18,7 @@ import msgspec
 
 from perdure.core import error_codes, values
 from perdure.core.errors import BadValue, MissingExtra, ProgrammingError, StoreError, TooLarge
-from perdure.core.header_values import body_encoding, host_of, is_loopback, whole_number_of
+from perdure.core.header_values import body_charset, body_encoding, host_of, is_loopback, whole_number_of
 from perdure.core.limits import BLOB_BYTES_MIN, VALUE_BYTES_MAX
 from perdure.runtime.task_broker import LeaseEnd, LeaseEndKind, LeaseRequest, TaskBroker, TaskLease, TaskWorker
 from perdure.tasks import worker_protocol
@@ -135,11 +135,14 @@ class TaskApp:
         _check_method(scope["method"], "POST")
         headers: dict[bytes, bytes] = dict(scope["headers"])
         owner, grant = await self._authorize(headers)
-        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-        if kind != b"application/json":
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
+        kind = content_type.partition(";")[0].strip().lower()
+        if kind != "application/json":
             raise TaskRequestRefused(
-                415, error_codes.HTTP_NOT_JSON, f"the content type of the body is {kind.decode('latin-1') or 'missing'}", "send Content-Type: application/json"
+                415, error_codes.HTTP_NOT_JSON, f"the content type of the body is {kind or 'missing'}", "send Content-Type: application/json"
             )
+        if charset := body_charset(content_type):
+            raise TaskRequestRefused(415, error_codes.HTTP_NOT_JSON, f"the charset of the body is {charset[:100]}", "send JSON in UTF-8")
         if encoding := body_encoding(headers.get(b"content-encoding", b"").decode("latin-1")):
             raise TaskRequestRefused(
                 415, error_codes.HTTP_ENCODED, f"the content encoding of the body is {encoding[:100]}", "send it without a Content-Encoding"
