@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -171,7 +172,7 @@ async def test_an_execution_may_have_the_name_of_a_command_as_its_id(api: Api, i
 async def test_runs_are_started_by_a_tag_and_patched(api: Api) -> None:
     await api("POST", "/api/workflows/sync", {"document": RELEASE})
     await api("PUT", "/api/workflows/release/tags/main", {})
-    for root in ("", "/api/v1"):
+    for root, field in ((root, field) for root in ("", "/api/v1") for field in ("decidedBy", "decided_by")):
         begun = await api("POST", f"{root}/runs", {"tag": "release:main", "inputs": {}})
         assert begun.status == 201, begun.body
         id = begun.json["id"]
@@ -183,11 +184,40 @@ async def test_runs_are_started_by_a_tag_and_patched(api: Api) -> None:
         assert (again.status, again.json["code"]) == (422, "bad_definition")
         approval = (await api("GET", f"{root}/runs/{id}")).json["approvals"][0]["id"]
         where = f"{root}/approvals/{approval.replace('%', '%25').replace('/', '%2F')}/decide"
-        field = "decidedBy" if root else "decided_by"
+        assert (await api("POST", where, {"decision": "approve", "decided_by": "user:ada", "decidedBy": "user:eve"})).json["where"] == "/decided_by"
         decided = await api("POST", where, {"decision": "approve", "comments": "fine", field: "user:ada"})
-        assert decided.json == {"approvalId": approval, "status": "resumed"}, decided.body
+        assert decided.json == {"approvalId": approval, "status": "resumed", "nextNodes": ["ship"]}, decided.body
         steps = await until(api, f"/api/executions/{id}", status="completed")
         assert steps["settled"] and "patched" in str((await api("GET", f"/api/executions/{id}/steps")).json["items"][-1]["output"])
+
+
+async def test_a_decision_names_the_steps_that_it_leads_to(api: Api) -> None:
+    ask: dict[str, Any] = {"approve": {"title": "Well?"}}
+    sets: dict[str, Any] = {"set": {"x": 1}}
+    cases: dict[str, tuple[list[dict[str, Any]], str, list[str]]] = {
+        "in-order": ([{"id": "ask", **ask}, {"id": "after", **sets}], "approve", ["after"]),
+        "stops": ([{"id": "ask", **ask}, {"id": "after", **sets}], "reject", []),
+        "goes-on": ([{"id": "ask", **ask, "on_rejected": "go_on"}, {"id": "after", **sets}], "reject", ["after"]),
+        "last": ([{"id": "ask", **ask}], "approve", []),
+        "in-a-loop": (
+            [{"id": "each", "each": {"in": [1]}, "do": [{"id": "ask", **ask}, {"id": "inside", **sets}]}, {"id": "after", **sets}],
+            "approve",
+            ["inside"],
+        ),
+        "of-two": ([{"id": "ask", "approve": {"title": "Well?", "quorum": 2}}, {"id": "after", **sets}], "approve", []),
+    }
+    for name, (steps, decision, following) in cases.items():
+        synced = await api("POST", "/api/workflows/sync", {"document": {"perdure": 1, "name": name, "version": "1.0.0", "order": "listed", "steps": steps}})
+        assert synced.status == 200, synced.body
+        id = (await api("POST", "/runs", {"tag": name, "inputs": {}})).json["id"]
+        waiting = await until(api, f"/runs/{id}", status="waiting_approval")
+        where = f"/approvals/{quote(waiting['approvals'][0]['id'], safe='')}/decide"
+        decided = await api("POST", where, {"decision": decision, "decided_by": "user:ada"})
+        assert decided.json["nextNodes"] == following, (name, decided.body)
+    await api("POST", "/api/executions", {"workflow": "trip", "id": "t", "input": ["Rome"]})
+    (asked,) = (await until(api, "/api/executions/t", status="waiting_approval"))["approvals"]
+    of_code = await api("POST", f"/approvals/{quote(asked['id'], safe='')}/decide", {"decision": "approve", "decided_by": "user:ada"})
+    assert of_code.json["nextNodes"] == []
 
 
 async def test_a_rollback_is_to_a_workflow_hash(api: Api) -> None:

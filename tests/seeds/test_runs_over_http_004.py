@@ -71,9 +71,9 @@ async def test_a_run_waits_for_a_decision_that_counts_once_and_leads_on_by_its_p
             stood = (await tokens(service, key, waiting))[-1]
             assert (stood["counter"], stood["approvals"], stood["open"]) == (0, 1, ["ask"])
             address = f"/api/v1/approvals/{quote(waiting['approvals'][0]['id'], safe='')}/decide"
-            said = {"decision": decision, "comments": "so it is", "decidedBy": "user:ada"}
+            said = {"decision": decision, "comments": "so it is", "decided_by": "user:ada"}
             first, second = await service.by(key, "POST", address, said), await service.by(key, "POST", address, said)
-            assert (first.status, first.json["status"]) == (200, "resumed")
+            assert (first.status, first.json) == (200, {"approvalId": waiting["approvals"][0]["id"], "status": "resumed", "nextNodes": [follows]})
             assert (second.status, second.json["code"]) == (409, "already_decided")
             run = await until(service, key, waiting["id"], "completed")
             stood = (await tokens(service, key, run))[-1]

@@ -73,7 +73,8 @@ claim   where
 94      case 004_human; test_definitions_004: test_people_have_their_time_and_a_policy_for_its_end;
         test_token_graph: test_the_end_of_an_approval_follows_its_policy
 96, 97  case 004_rejection
-98      test_the_decision_goes_to_what_follows below
+98      test_the_decision_goes_to_what_follows below;
+        over HTTP: test_runs_over_http_004: test_a_run_waits_for_a_decision_that_counts_once_and_leads_on_by_its_path
 99      test_wherever_its_process_is_killed_no_token_is_lost_and_none_is_new below
 100     test_a_second_decision_is_refused_and_changes_nothing below
 101     expr/test_cel: test_it_has_a_value

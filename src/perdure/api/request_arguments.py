@@ -66,6 +66,9 @@ class RequestArguments:
         """
         found: dict[str, Any] = {}
         left = dict(given) if self.alias is None else {**given, **self.alias.fixed}
+        for other, name in self.operation.other_names.items():
+            if other in left and name not in left:  # if both are given, the other is refused as no field
+                left[name] = left.pop(other)
         if self.takes_key:
             found["key"] = Key(tenant, path.get("workflow", "perdure.approval"), path["id"])
         if self.makes_key and left.get("id") is None:

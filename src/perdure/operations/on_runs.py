@@ -15,6 +15,7 @@ from perdure.core.paths import Key
 from perdure.operations.on_approvals import vote_of
 from perdure.service import approvals, execution_operations, execution_records, external_runs, manual_runs
 from perdure.service.callers import LOCAL, Caller
+from perdure.service.definition_views import nodes_after_decision
 from perdure.service.execution_records import RuntimeState
 from perdure.service.external_runs import ReportedOutcome, ReportedStatus
 from perdure.service.resume_tokens import approval_of_token
@@ -31,10 +32,14 @@ class ManualRun(msgspec.Struct, frozen=True):
 
 
 class DecidedApproval(msgspec.Struct, frozen=True):
-    """An approval that was decided. Its execution goes on."""
+    """An approval that was decided. Its execution goes on, by the steps `next_nodes` of its definition.
+
+    They are empty if it runs code, if rules choose among them, and while the decision is not taken: after a vote that others must join, and without `wait`.
+    """
 
     approval_id: str
     status: Literal["resumed"] = "resumed"
+    next_nodes: list[str] = []
 
 
 async def run_workflow(
@@ -109,7 +114,7 @@ async def decide(
 ) -> DecidedApproval:
     """Decides on an approval. The decision is the caller's, or that of the person for whom a program or an admin gives it.
 
-    An engine accepts it; without `wait`, it is stored until one does.
+    An engine accepts it; without `wait`, it is stored until one does. In JSON, `decided_by` may also be written with an underscore.
 
     Raises:
         NotFound: there is no such approval.
@@ -119,8 +124,11 @@ async def decide(
         Forbidden: the caller is a person, and gives the decision of another one without being an admin.
     """
     vote = Vote(decided_by, decision in ("approve", "approved"), comments, values.decode(value, Any, "what was filled in"))
-    await approvals.vote(access, key, _vote(caller, vote), wait)
-    return DecidedApproval(key.id)
+    started = (await access.folds.of(key).refresh()).started
+    asked_by = None if started is None else started.parent
+    next_nodes = [] if asked_by is None else await nodes_after_decision(access, asked_by.key, asked_by.path, vote.approve)
+    has_decided = await approvals.vote(access, key, _vote(caller, vote), wait)
+    return DecidedApproval(key.id, next_nodes=next_nodes if has_decided else [])
 
 
 def _vote(caller: Caller, vote: Vote) -> Vote:

@@ -75,6 +75,7 @@ class Operation:
     that are limited to queues. One that `is_store_wide` concerns all tenants, so it is for callers of the default tenant, which is that of the operators of the
     service. Without a role, it is for everybody who has proved who they are. With `is_workflow_optional`, a new key needs no workflow: the operation knows it.
     One that `waits_for_answer` ends when an execution, a tool or a person has answered, which may take any time.
+    `other_names` are further JSON names of its fields, by which clients of other systems give them, each with its own.
     Its `name` is that of its function, below the module's, unless it is given.
     """
 
@@ -90,8 +91,10 @@ class Operation:
         is_store_wide: bool = False,
         is_workflow_optional: bool = False,
         waits_for_answer: bool = False,
+        other_names: Mapping[str, str] | None = None,
         name: str = "",
     ) -> None:
+        self.other_names = other_names or {}
         self.function, self.method, self.path, self.role = function, method, path, role
         self.is_repeatable, self.for_workers, self.is_store_wide = is_repeatable or method == "GET", for_workers, is_store_wide
         self.is_workflow_optional, self.waits_for_answer = is_workflow_optional, waits_for_answer
@@ -387,7 +390,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(on_runs.complete, "POST", f"{_ONE}/complete", "operator"),
     Operation(on_runs.report_status, "POST", f"{_ONE}/status", "operator"),
     Operation(on_runs.enqueue, "POST", f"{_ONE}/enqueue", "operator", is_repeatable=True),
-    Operation(on_runs.decide, "POST", "/api/v1/approvals/{id}/decide", "approver"),
+    Operation(on_runs.decide, "POST", "/api/v1/approvals/{id}/decide", "approver", other_names={"decided_by": "decidedBy"}),
     Operation(on_kinds.kinds, "GET", "/api/kinds", "viewer"),
     Operation(on_kinds.tools, "GET", "/api/tools", "viewer"),
     Operation(on_kinds.references, "POST", "/api/workflows/references", "viewer", is_repeatable=True),

@@ -59,7 +59,7 @@ ALIASES: tuple[RouteAlias, ...] = (
     RouteAlias(on_proposals.apply, "POST", f"{_OF_DEFINITION}/{{proposal}}/apply"),
     RouteAlias(on_proposals.try_, "POST", f"{_OF_DEFINITION}/{{proposal}}/try"),
     RouteAlias(on_events.post, "POST", "/api/events", body_as="event"),
-    RouteAlias(on_runs.decide, "POST", "/approvals/{id}/decide", names={"decided_by": "decidedBy"}),
+    RouteAlias(on_runs.decide, "POST", "/approvals/{id}/decide"),
     *(
         alias
         for root in ("", "/api/v1")

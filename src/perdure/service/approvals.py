@@ -185,12 +185,12 @@ async def _accepted(access: StoreAccess, key: Key, signal: messages.SignalMessag
     return answer
 
 
-async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool) -> None:
-    """Sends a vote, and with `wait` returns only when it was accepted. See `decide_approval` and `post_vote`."""
+async def vote(access: StoreAccess, key: Key, vote: Vote, wait: bool) -> bool:
+    """Sends a vote, and with `wait` returns only when it was accepted: whether it has decided. See `decide_approval` and `post_vote`."""
     if wait:
-        _ = await decide_approval(access, key, vote)
-    else:
-        await post_vote(access, key, vote)
+        return (await decide_approval(access, key, vote)).decided
+    await post_vote(access, key, vote)
+    return False
 
 
 async def post_vote(access: StoreAccess, key: Key, vote: Vote) -> None:

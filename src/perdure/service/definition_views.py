@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from perdure.core import views
-from perdure.core.errors import BadExpression, BadValue
+from perdure.core.errors import BadExpression, BadValue, NotFound
 from perdure.core.events import StartedEvent
-from perdure.core.paths import Key
+from perdure.core.paths import Key, Path
 from perdure.core.values import Blob
 from perdure.core.views import StepView
 from perdure.definitions.expr import template
@@ -53,6 +53,25 @@ async def definition_of(store: ReadOnlyStore, key: Key, at: int | None = None) -
     if blob is None:
         raise BadValue("execution", str(key), OF_A_DEFINITION)
     return CurrentDefinition(f"sha256:{blob.sha256}", msgspec.json.decode(await BlobCache(store).get(blob.sha256)))
+
+
+async def nodes_after_decision(access: StoreAccess, key: Key, path: Path, approved: bool) -> list[str]:
+    """The ids of the nodes to which a decision on the approval at a path of an execution leads. None if it runs code or has been removed, if the approval is
+    no step of its definition, or if rules choose among them.
+    """
+    try:
+        blob = (await access.folds.of(key).refresh()).definition
+    except NotFound:
+        return []
+    last = path[-1] if path else ""
+    if blob is None or not isinstance(last, tuple):
+        return []
+    plan = plan_of_definition(blob.sha256, {blob.sha256: await BlobCache(access.store).get(blob.sha256)})
+    if (place := plan.by_id.get(last[0])) is None or place.node.kind != "approve" or (approved and (place.node.rules or place.node.choose)):
+        return []
+    goes_on = not approved and place.node.on_rejected == "go_on" and not plan.has_port(place, "rejected")
+    edges = plan.by_port(place, "success" if goes_on else "approved" if approved else "rejected")
+    return [plan.places[plan.edges[number].target].node.id for number in edges]
 
 
 async def step_views(access: StoreAccess, fold: ExecutionFold) -> list[StepView]:
