@@ -1,6 +1,8 @@
 """What seed 003 keeps in tables, over HTTP: definitions, their steps, executions and approvals, and the indexes by which it finds them."""
 
 import asyncio
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +26,14 @@ SIGN_OFF: dict[str, Any] = {
             "config": {"approverMemberId": "m1", "title": "Well?"},
             "nextSteps": {"approved": "end", "rejected": None},
         },
-        {"stepSlug": "end", "name": "End", "stepType": "output", "order": 3, "config": {"mapping": {"size": "{{ size }}"}}, "nextSteps": {}},
+        {
+            "stepSlug": "end",
+            "name": "End",
+            "stepType": "output",
+            "order": 3,
+            "config": {"mapping": {"size": "{{ size }}", "began": "{{ steps.begin.output }}"}},
+            "nextSteps": {},
+        },
     ],
 }
 PAY = {
@@ -105,7 +114,10 @@ async def test_an_execution_is_found_by_its_definition_and_its_status_and_has_wh
         assert await found("workflowId=sign-off&status=completed") == []
         decided = await service.by(key, "POST", f"/api/approvals/{quote(asking['id'], safe='')}/decide", {"by": "m1", "approve": True})
         assert decided.status == 204, decided.body
-        assert (await ended(service, key, one))["outputs"] == {"size": 50}
+        outputs = (await ended(service, key, one))["outputs"]
+        began = {"type": "trigger", "data": None, "meta": {"trigger": {"type": "manual", "receivedAt": outputs["began"]["meta"]["trigger"]["receivedAt"]}}}
+        assert outputs["size"] == 50 and began.items() <= outputs["began"].items()
+        assert abs(datetime.fromisoformat(outputs["began"]["meta"]["trigger"]["receivedAt"]).timestamp() - time.time()) < 600
         assert await found("workflowId=sign-off&status=completed") == [ran["id"]]
 
 

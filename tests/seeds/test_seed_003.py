@@ -46,8 +46,9 @@ claim   where
 49      test_a_secret_is_in_no_argument_that_a_log_has below
 50      test_steps_and_the_last_output_are_envelopes below
 51      expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say, in which the output of a trigger is given;
-        not built: the output of a step of the type trigger has no data and no meta.trigger; what started an execution is read with it:
-        test_records_003: test_an_execution_is_found_by_its_definition_and_its_status_and_has_what_the_seed_keeps_of_it
+        the output of a step of the type trigger says in meta.trigger what has started the execution, if a trigger has:
+        test_records_003: test_an_execution_is_found_by_its_definition_and_its_status_and_has_what_the_seed_keeps_of_it;
+        not built: its data is null in place of a text that it has been executed; what the trigger has given is the input
 52      expr/test_braces: test_the_examples_of_the_seed_come_to_what_they_say; a model says so itself: test_what_a_model_answers_is_as_the_seed_shows_it below
 53, 54  test_the_sixth_tick_is_seen_by_the_body_as_the_seed_shows_it below
 55, 57  test_a_definition_runs_though_nobody_has_stored_it below

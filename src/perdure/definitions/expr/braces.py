@@ -77,7 +77,7 @@ class BracesCompiler:
             case "secrets":
                 raise BadExpression(self.where, "'secrets' alone means all secrets at once", "name one: secrets.NAME")
             case "lastOutput":
-                return lambda run: _output(run.root("lastOutput") or run.root("last"))
+                return lambda run: _output(run, run.root("lastOutput") or run.root("last"))
             case "loop" | "input":
                 return lambda run: run.root(name)
             case "organizationId":
@@ -276,16 +276,19 @@ def _indexed(run: BracesEvaluation, value: Any, index: Any) -> Any:
 def _entry(run: BracesEvaluation, id: str) -> Any:
     """Returns the value of ``steps.NAME``: its type, its name and its result."""
     envelope = run.envelope(id)
-    output = _output(envelope)
+    output = _output(run, envelope)
     return None if output is None else {"stepType": output.get("type"), "name": envelope.get("name", id), "output": output}
 
 
-def _output(envelope: Any) -> Any:
-    """Returns the result of a step, with port_graph's name for the type of the step."""
+def _output(run: BracesEvaluation, envelope: Any) -> Any:
+    """Returns the result of a step, with port_graph's name for the type of the step. That of a trigger says in its metadata what has started the execution."""
     if not isinstance(envelope, dict):
         return None
     known = {name: value for name, value in envelope.items() if name != "name"}
-    return known | {"type": STEP_TYPES_OF_VERBS.get(str(envelope.get("type")), envelope.get("type"))}
+    known["type"] = STEP_TYPES_OF_VERBS.get(str(envelope.get("type")), envelope.get("type"))
+    if known["type"] == "trigger" and isinstance(facts := run.root("trigger"), dict) and facts.keys() >= {"kind", "at_s"}:
+        known["meta"] = {"trigger": {"type": facts["kind"], "receivedAt": moment_iso_text(facts["at_s"] * 1000)}}
+    return known
 
 
 def _variable(name: str) -> BracesFunction:
