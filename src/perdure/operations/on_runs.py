@@ -124,11 +124,11 @@ async def decide(
         Forbidden: the caller is a person, and gives the decision of another one without being an admin.
     """
     vote = Vote(decided_by, decision in ("approve", "approved"), comments, values.decode(value, Any, "what was filled in"))
-    started = (await access.folds.of(key).refresh()).started
+    if not await approvals.vote(access, key, _vote(caller, vote), wait):
+        return DecidedApproval(key.id)
+    started = (await access.folds.of(key).refresh()).started  # before the vote, the approval may not have begun
     asked_by = None if started is None else started.parent
-    next_nodes = [] if asked_by is None else await nodes_after_decision(access, asked_by.key, asked_by.path, vote.approve)
-    has_decided = await approvals.vote(access, key, _vote(caller, vote), wait)
-    return DecidedApproval(key.id, next_nodes=next_nodes if has_decided else [])
+    return DecidedApproval(key.id, next_nodes=[] if asked_by is None else await nodes_after_decision(access, asked_by.key, asked_by.path, vote.approve))
 
 
 def _vote(caller: Caller, vote: Vote) -> Vote:
