@@ -199,9 +199,12 @@ class AuditedStore:
     async def renew(self, holder: str, lease_s: float, about: bytes = b"") -> StoreTime:
         """See `Store.renew`."""
         returns = lease_s > 0 and holder not in self._lives_until_s and any(head.holder == holder for head in self.heads_now())
+        was_dead = self.is_dead(holder)
         moment: StoreTime = self.at_once(self.inner.renew(holder, lease_s, about))
         if lease_s <= 0 or holder not in self._lives_until_s:
             self.lines.end(holder)
+        elif was_dead:
+            self.lines.revive(holder)
         if lease_s > 0:
             self._lives_until_s[holder] = moment.now_s + lease_s
         else:

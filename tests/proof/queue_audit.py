@@ -44,6 +44,7 @@ class Leases:
         self._limits: dict[str, QueueLimits] = {}
         self._free_at_s: dict[tuple[str, str], float] = {}
         self._holders: dict[int, str] = {}
+        self._loose: set[int] = set()
         self._numbers: dict[TryKey, int] = {}
         self.strays: set[TryKey] = set()
         self.handed: Counter[TryKey] = Counter()
@@ -60,6 +61,11 @@ class Leases:
     def end(self, holder: str | None = None) -> None:
         """What a holder had leased is free, or with None what anybody had."""
         self._holders = {number: other for number, other in self._holders.items() if holder not in (None, other)}
+        self._loose &= self._holders.keys()
+
+    def revive(self, holder: str) -> None:
+        """A dead holder is alive again: some of what it had leased may have been freed meanwhile, and is leased again."""
+        self._loose.update(number for number, other in self._holders.items() if other == holder)
 
     def stray(self, sends: Iterable[OutgoingMessage]) -> None:
         """Work is sent outside of any decision, or to another reach: it may come when it was done, or when nobody wants it any more."""
@@ -72,6 +78,7 @@ class Leases:
     def over(self, number: int) -> None:
         """This work was answered, or taken back."""
         self._holders.pop(number, None)
+        self._loose.discard(number)
 
     def holds(self, this: TryKey, holder: str) -> bool:
         """Whether a holder has the lease on a try, and lives."""
@@ -82,9 +89,10 @@ class Leases:
         found = []
         for message in work:
             before, this = self._holders.get(message.number), _try(message.body)
-            if before is not None and self._lives(before):
+            if before is not None and self._lives(before) and message.number not in self._loose:
                 self._complain(f"{_named(this)} was taken from {before}, who is alive, and given to {holder}")
             self._holders[message.number] = holder
+            self._loose.discard(message.number)
             self._numbers[this] = message.number
             self.handed[this] += 1
             self.handed_to[this, life(holder)] += 1

@@ -87,6 +87,16 @@ def test_work_that_is_taken_from_the_living_is_noticed_and_from_the_dead_it_may_
     assert "was taken from b, who is alive" in watched.problems[0]
 
 
+def test_what_a_holder_had_that_was_dead_for_a_while_may_be_free_once() -> None:
+    watched = WatchedLeases(QueueLimits())
+    watched.leases.leased([work(1)], "a")
+    watched.leases.revive("a")
+    watched.leases.leased([work(1, deliveries=2)], "a")
+    assert watched.problems == []
+    watched.leases.leased([work(1, deliveries=3)], "a")
+    assert "was taken from a, who is alive" in watched.problems[0]
+
+
 @pytest.mark.parametrize("who", ["a", None])
 def test_what_was_let_go_is_free(who: str | None) -> None:
     watched = WatchedLeases(QueueLimits())
