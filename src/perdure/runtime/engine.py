@@ -521,7 +521,7 @@ class Engine:
                         await self._renewed(await self._holder.renew())
                     if not error.ours and resident.claim_count == resident.claims_before:
                         self._residents.drop(resident)
-                    elif not resident.undecided:  # the start was dropped, because it had taken effect: what it began is in the log
+                    elif resident.exists and not resident.undecided:  # the start was dropped, because it had taken effect: what it began is in the log
                         resident.put(UndecidedMessage(messages.TickMessage()))
                 case StoreEpochChanged():
                     resident.discard_state()  # joining the store again may have entered the epoch already, and then nothing is dropped below
