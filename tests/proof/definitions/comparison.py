@@ -100,7 +100,7 @@ def differs_from_part(definition: dict[str, Json], prediction: DefinitionPredict
 def _part_differences(definition: dict[str, Json], prediction: DefinitionPrediction, facts: Facts) -> Iterator[str]:
     if facts.status != "cancelled":
         yield f"it was cancelled, and is {facts.status}"
-    predicted, ran = Counter(map(_named, prediction.facts.ran)), Counter(map(_named, facts.ran))
+    predicted, ran = Counter(map(_ran, prediction.facts.ran)), Counter(map(_ran, facts.ran))
     yield from (f"{one} ran, which was not predicted" for one in sorted((ran - predicted).elements()))
     steps = {one["id"]: one for step in definition["steps"] for one in (step, *inside(step))}
     done = [one for one in facts.ran if is_to_be_undone(steps[one.step], one.failed)]
@@ -109,7 +109,3 @@ def _part_differences(definition: dict[str, Json], prediction: DefinitionPredict
         yield f"undone was {undone}; done was {[(one.step, one.place) for one in done]}"
     elif undone != [(one.step, one.place) for one in reversed(done)]:
         yield f"undone was {undone}, not the last first of {[(one.step, one.place) for one in done]}"
-
-
-def _named(one: Ran) -> str:
-    return f"{'/'.join((*one.place, one.step))} = {one.failed or msgspec.json.encode(one.result, order='sorted').decode()}"

@@ -9,7 +9,7 @@ from perdure.definition_workflow import Definition
 from perdure.definitions.expr import condition, template
 from perdure.testing.world import World
 from tests.proof.definitions.comparison import differs, differs_from_part
-from tests.proof.definitions.facts import Facts, Json, OutsideEvents, Ran, Undone
+from tests.proof.definitions.facts import Decision, Facts, Json, OutsideEvents, Ran, Undone
 from tests.proof.definitions.log_checks import evaluating, replayed
 from tests.proof.definitions.plans import steady
 from tests.proof.definitions.prediction import predict
@@ -75,3 +75,16 @@ def test_after_a_cancel_all_that_was_done_is_undone_the_last_first() -> None:
     assert "undone was" in differs_from_part(definition, prediction, Facts("cancelled", ran=done, undone=backwards[:1]))[0]
     assert "not predicted" in differs_from_part(definition, prediction, Facts("cancelled", ran=[Ran("a", (), 7, "", 1)]))[0]
     assert "it was cancelled, and is completed" in differs_from_part(definition, prediction, Facts("completed"))[0]
+
+
+def test_the_time_of_a_decision_that_a_step_reads_is_no_difference_and_who_decided_is() -> None:
+    steps = [{"id": "ask", "approve": {"title": "ask?"}}, {"id": "reads", "tool": "ECHO", "with": {"value": ["@ask"]}}]
+    definition = {"perdure": 1, "name": "small", "steps": steps}
+    scripts = [OutsideEvents(decisions={"ask?": Decision(1.0, approved=True, by=by)}) for by in ("ada", "bob")]
+    facts = WorldRunner().run(definition, scripts[0])
+    assert [one.result[0]["at_s"] > 0 for one in facts.ran if one.step == "reads"] == [True]
+    same, other = (predict(definition, script) for script in scripts)
+    cancelled = replace(facts, status="cancelled")
+    assert differs(same, facts) == differs_from_part(definition, same, cancelled) == []
+    for difference in (differs(other, facts), differs_from_part(definition, other, cancelled)):
+        assert any("reads" in line and "not predicted" in line for line in difference)
