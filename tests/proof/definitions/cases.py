@@ -1,9 +1,7 @@
 """Definitions in a simulated world: several beside each other, each as it was written, on engines that know the tools and nothing else of them."""
 
 import asyncio
-import re
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +14,8 @@ from perdure.core import events as e
 from perdure.core import log_format, messages, values
 from perdure.core.envelopes import NewExecution, OutgoingMessage
 from perdure.core.messages import ExecutionMessage
-from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation, Success
-from perdure.core.paths import UNDO, Key, Path
+from perdure.core.operations import APPROVAL_WORKFLOW, SpawnOperation
+from perdure.core.paths import Key, Path
 from perdure.core.program import program_name
 from perdure.core.values import Blob, Value
 from perdure.definitions.graph.graph_workflow import GraphWorkflow
@@ -184,38 +182,7 @@ class DefinitionCase:
             for problem in log_checks.problems(self.key, events, self._payload, VIEWED_EVERY):
                 auditor.complain(f"{self.key}: the view of its {what}: {problem}")
 
-    @property
-    def asked(self) -> Counter[str]:
-        """All that it has asked for, and what came of that, in no order: the same whatever befalls it."""
-        return Counter(
-            DECIDED_AT.sub("", _shown(event, self._asked))
-            for event in self.events
-            if isinstance(event, e.OpenedEvent | e.SettledEvent | e.ReceivedEvent | e.DroppedEvent | e.EndedEvent)
-        )
-
 
 def _vote(decision: Decision) -> messages.SignalMessage:
     vote = Vote(decision.by, decision.approved, decision.comment, decision.form)
     return messages.SignalMessage("vote", values.encode(vote, "a vote"), "vote")
-
-
-DECIDED_AT = re.compile(r"\\xa4at_s\\xcb(?:\\x[0-9a-f]{2}|\\.|[^\\]){8}")
-"""The time of a decision in what is shown of encoded values."""
-
-
-def _shown(event: e.Event, decided: Collection[Path]) -> str:
-    """An event without times: those at which somebody `decided` stand in what came of that."""
-    match event:
-        case e.SettledEvent(path, Success(_, port)) if path in decided:
-            return f"{path} is decided by {port}"
-        case e.OpenedEvent(path, op):
-            if isinstance(op, SpawnOperation) and op.workflow == APPROVAL_WORKFLOW:
-                op = msgspec.structs.replace(op, attributes=())  # which say when it was asked
-            return f"{path} asks for {op}" if path[0] != UNDO else f"{path} undoes"
-        case e.SettledEvent(path, outcome):
-            return f"{path} comes to {outcome}"
-        case e.ReceivedEvent(path) | e.DroppedEvent(path):
-            return f"{path} is {type(event).__name__.lower()}"
-        case e.EndedEvent(status):
-            return f"it is {status}"
-    raise AssertionError(event)

@@ -4,11 +4,15 @@ What must be true of a definition that was cancelled in mid-flight: what it did 
 whatever the definition says of failures: who cancels has it so.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
+from perdure.core import events as e
+from perdure.core.operations import APPROVAL_WORKFLOW, Failure, Outcome, SpawnOperation, Success
+from perdure.core.paths import UNDO, Path
 from tests.proof.definitions.facts import DefinitionPrediction, Facts, Json, Ran, Undone
 from tests.proof.definitions.shape import inside, is_to_be_undone
 
@@ -109,3 +113,69 @@ def _part_differences(definition: dict[str, Json], prediction: DefinitionPredict
         yield f"undone was {undone}; done was {[(one.step, one.place) for one in done]}"
     elif undone != [(one.step, one.place) for one in reversed(done)]:
         yield f"undone was {undone}, not the last first of {[(one.step, one.place) for one in done]}"
+
+
+def differs_from_undisturbed(events: Sequence[e.Event], undisturbed: Sequence[e.Event]) -> list[str]:
+    """What an execution asked for and what came of it, otherwise than in the same execution where nothing happened; empty if nothing is.
+
+    A step in flight at the end whose process dies within its grace is abandoned, not begun again. So what such a step came to and whether it was undone is
+    compared only if it was answered in both.
+    """
+    unanswered = (_in_grace(events) | _in_grace(undisturbed)) - (_answered(events) & _answered(undisturbed))
+    here, there = _asked(events, unanswered), _asked(undisturbed, unanswered)
+    return [
+        *(f"{one}, which it does not where nothing happens" for one in sorted((here - there).elements())),
+        *(f"{one} where nothing happens, and here it does not" for one in sorted((there - here).elements())),
+    ]
+
+
+def _in_grace(events: Sequence[e.Event]) -> set[Path]:
+    return {event.path for event in events if isinstance(event, e.DroppedEvent) and event.until_s is not None}
+
+
+def _answered(events: Sequence[e.Event]) -> set[Path]:
+    return {event.path for event in events if isinstance(event, e.SettledEvent) and not _says_nothing(event.outcome)}
+
+
+def _says_nothing(outcome: Outcome) -> bool:
+    return isinstance(outcome, Failure) and outcome.kind in ("abandoned", "cancelled")
+
+
+def _asked(events: Sequence[e.Event], unanswered: Collection[Path]) -> Counter[str]:
+    """All that was asked for, and what came of that, in no order, without the ends and the undoing of steps that are `unanswered`."""
+    decided = {
+        event.path for event in events if isinstance(event, e.OpenedEvent) and isinstance(event.op, SpawnOperation) and event.op.workflow == APPROVAL_WORKFLOW
+    }
+    return Counter(
+        DECIDED_AT.sub("", _event_shown(event, decided))
+        for event in events
+        if isinstance(event, e.EndedEvent)
+        or (isinstance(event, e.OpenedEvent | e.SettledEvent | e.ReceivedEvent | e.DroppedEvent) and not _is_left_out(event, unanswered))
+    )
+
+
+def _is_left_out(event: e.OpenedEvent | e.SettledEvent | e.ReceivedEvent | e.DroppedEvent, unanswered: Collection[Path]) -> bool:
+    undoes = event.path[0] == UNDO and event.path[1:] in unanswered
+    return undoes or (isinstance(event, e.SettledEvent) and event.path in unanswered)
+
+
+DECIDED_AT = re.compile(r"\\xa4at_s\\xcb(?:\\x[0-9a-f]{2}|\\.|[^\\]){8}")
+"""The time of a decision in what is shown of encoded values."""
+
+
+def _event_shown(event: e.Event, decided: Collection[Path]) -> str:
+    """An event without times: those at which somebody `decided` stand in what came of that."""
+    match event:
+        case e.SettledEvent(path, Success(_, port)) if path in decided:
+            return f"{path} is decided by {port}"
+        case e.OpenedEvent(path, op):
+            if isinstance(op, SpawnOperation) and op.workflow == APPROVAL_WORKFLOW:
+                op = msgspec.structs.replace(op, attributes=())  # which say when it was asked
+            return f"{path} asks for {op}" if path[0] != UNDO else f"{path} undoes"
+        case e.SettledEvent(path, outcome):
+            return f"{path} comes to {outcome}"
+        case e.ReceivedEvent(path) | e.DroppedEvent(path):
+            return f"{path} is {type(event).__name__.lower()}"
+        case e.EndedEvent(status):
+            return f"it is {status}"
+    raise AssertionError(event)
