@@ -1387,6 +1387,12 @@ GUARDS = (
         suite("definitions/graph/test_endless_loops.py", "restored_at"),
     ),
     Guard(
+        "a cycle that only a patch has made endless continues where a compacted log resumes it",
+        "definitions.graph.verb_runs:holds_cycle_turn",
+        Instead("stay.turn == 0 and resumes_later(run, stay.path)", "stay.turn == 0 and run.plan.is_endless(stay.region) and resumes_later(run, stay.path)"),
+        suite("definitions/graph/test_endless_loops.py", "was_patched"),
+    ),
+    Guard(
         "tokens that can't be true are estimated",
         "definitions.kinds.models.model_messages:_count",
         always("TOKENS_MAX"),

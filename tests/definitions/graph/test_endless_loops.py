@@ -61,6 +61,21 @@ def test_the_limits_of_a_definition_hold_for_one_turn_of_a_loop_without_end(worl
     assert run.result() == 240
 
 
+@pytest.mark.parametrize(
+    "text", [REPEAT, CYCLE, CYCLE.replace("endless: true", "max: 50")], ids=["repeat", "cycle", "a cycle that only the patch makes endless"]
+)
+def test_a_loop_without_end_that_was_patched_before_its_log_was_compacted_goes_on_in_a_new_process(world: World, text: str) -> None:
+    run = world.start(Definition.of(text.replace("120", "40"), tools=TOOLS))
+    world.skip("30s")
+    run.patch(Definition.of(text.replace("120", "40").replace("max: 50", "endless: true").replace('b: "@add"', "b: 1000"), tools=TOOLS))
+    world.skip("30m")
+    found = world.machine.read(run.key)
+    assert found is not None and any(isinstance(event, e.IterationResumedEvent) for event in log_format.decode_rows(found.payloads))
+    world.restart()
+    world.skip("11m")
+    assert run.result() == 1040
+
+
 UNDONE_REPEAT = """
 perdure: 1
 name: it

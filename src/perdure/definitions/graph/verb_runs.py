@@ -26,7 +26,7 @@ from perdure.definitions.graph.ir import NOT_AFTER, RepeatOptions
 from perdure.definitions.graph.kind_runs import with_transform
 from perdure.definitions.graph.node_scope import Iteration, NodeOutcome, NodeScope, Output, schema_problem
 from perdure.definitions.graph.policy_checks import check_use
-from perdure.definitions.graph.token_walk import CycleRun, Firing
+from perdure.definitions.graph.token_walk import Firing
 
 FAILED_PORTS = ("rejected", "timeout")
 """The ports by which an item counts as failed: it was rejected, or its time was over."""
@@ -389,19 +389,27 @@ def restore_iteration(run: GraphRun, event: e.IterationResumedEvent, names: Node
 def holds_cycle_turn(run: GraphRun, firing: Firing, begin: Callable[[Firing], None]) -> bool:
     """Returns whether a turn of a cycle must not begin, because a compacted log continues from a later one. Otherwise records its beginning."""
     stay = firing.frame.stay
-    if stay is None or firing.place.cycle != stay.region or not run.plan.is_endless(stay.region):
+    if stay is None or firing.place.cycle != stay.region:
         return False
-    names = firing.frame.scope
-    assert isinstance(names, NodeScope)
-    if stay.turn == 0 and resumes_later(run, stay.path):
-        run.log.wait_for_iteration(stay.path, lambda event: begin(_skip_turns(run, firing, stay, event, names)))
+    if stay.turn == 0 and resumes_later(run, stay.path):  # even if only a patch has made the cycle endless
+        run.log.wait_for_iteration(stay.path, lambda event: begin(_skip_turns(run, firing, event)))
         return True
-    before = Output() if firing.error is None else Output.of(firing.error, "an error")
-    begin_endless_iteration(run, stay.path, stay.turn, run.plan.ids_in(stay.region), names, before)
+    if run.plan.is_endless(stay.region):
+        before = Output() if firing.error is None else Output.of(firing.error, "an error")
+        begin_endless_iteration(run, stay.path, stay.turn, run.plan.ids_in(stay.region), _scope_of(firing), before)
     return False
 
 
-def _skip_turns(run: GraphRun, firing: Firing, stay: CycleRun, event: e.IterationResumedEvent, names: NodeScope) -> Firing:
-    firing.error = restore_iteration(run, event, names).value
+def _skip_turns(run: GraphRun, firing: Firing, event: e.IterationResumedEvent) -> Firing:
+    """Moves the first firing of a cycle to a later turn. Its frame and stay are others than when it began to wait, if a patch came in between."""
+    stay = firing.frame.stay
+    assert stay is not None
+    firing.error = restore_iteration(run, event, _scope_of(firing)).value
     run.walk.skip_to(firing, stay, event.turn)
     return firing
+
+
+def _scope_of(firing: Firing) -> NodeScope:
+    names = firing.frame.scope
+    assert isinstance(names, NodeScope)
+    return names
