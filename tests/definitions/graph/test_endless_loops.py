@@ -76,6 +76,37 @@ def test_a_loop_without_end_that_was_patched_before_its_log_was_compacted_goes_o
     assert run.result() == 1040
 
 
+LEFT = """
+perdure: 1
+name: tick
+order: ports
+vars: {n: 0}
+steps:
+  - {id: first, test: {ref: "@vars.n", lt: 1}, next: {"true": [nap, aside], "false": other}}
+  - {id: nap, sleep: 1m, next: add}
+  - {id: other, sleep: 1m, next: add}
+  - {id: add, tool: ADD, with: {a: "@vars.n", b: 1}, next: keep}
+  - {id: keep, set: {n: "@add"}, next: [{when: {ref: "@vars.n", lt: 40}, to: first, endless: true}, {to: end}]}
+  - {id: end, tool: ADD, with: {a: "@vars.n", b: "@add"}}
+  - {id: aside, tool: ADD, with: {a: 1, b: 2}}
+"""
+
+
+@pytest.mark.parametrize("patched", [False, True], ids=["when it began", "by a patch"])
+def test_a_loop_without_end_whose_first_turn_has_begun_a_step_outside_of_it_goes_on_in_a_new_process(world: World, patched: bool) -> None:
+    whole = Definition.of(LEFT, tools=TOOLS)
+    run = world.start(
+        Definition.of(LEFT.replace("[nap, aside]", "nap").replace("  - {id: aside, tool: ADD, with: {a: 1, b: 2}}", ""), tools=TOOLS) if patched else whole
+    )
+    world.skip("30s")
+    if patched:
+        run.patch(whole)
+    world.skip("30m")
+    world.restart()
+    world.skip("11m")
+    assert run.result() == {"end": 80, "aside": 3}
+
+
 UNDONE_REPEAT = """
 perdure: 1
 name: it
