@@ -1393,6 +1393,12 @@ GUARDS = (
         suite("definitions/graph/test_endless_loops.py", "was_patched"),
     ),
     Guard(
+        "a log is not compacted to one over which its execution does not replay",
+        "runtime.decision_loop:_replays_over",
+        Returns("True"),
+        suite("definitions/graph/test_endless_loops.py", "outside_of_it"),
+    ),
+    Guard(
         "tokens that can't be true are estimated",
         "definitions.kinds.models.model_messages:_count",
         always("TOKENS_MAX"),
