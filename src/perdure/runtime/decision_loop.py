@@ -14,7 +14,7 @@ import msgspec
 
 from perdure.core import log_format, messages
 from perdure.core.attributes import IndexedAttributes, index_attributes, split_attributes
-from perdure.core.compaction import compact_log, is_worth_compaction
+from perdure.core.compaction import CompactedLog, compact_log, is_worth_compaction
 from perdure.core.decision import DecisionContext, DecisionGenerator, ExecutionDecision, decide
 from perdure.core.envelopes import Ack
 from perdure.core.error_text import safe_text
@@ -384,7 +384,7 @@ async def compact_execution(engine: EngineServices, resident: ResidentExecution)
     if execution is None or execution is not resident.execution or found is None or found.head.version != resident.version:
         return
     result = compact_log(resident.key, found.payloads, resident.program is not None and resident.program.keeps_archives)
-    if result is None or not await _replays_over(engine, resident, Execution(resident.key, execution.root), result.events):
+    if result is None or not await _replays_over(engine, resident, Execution(resident.key, execution.root), result):
         resident.compact_from = 2 * execution.logged_events  # without this, each commit would read the whole log for nothing
         logger.debug("could not compact the log of %s yet: its branches wait for each other in ways that the log does not show", resident.key)
         return
@@ -399,12 +399,12 @@ async def compact_execution(engine: EngineServices, resident: ResidentExecution)
     execution.apply(result.snapshot)
 
 
-async def _replays_over(engine: EngineServices, resident: ResidentExecution, fresh: Execution, events: Sequence[Event]) -> bool:
-    """Whether the program issues the same commands over these events. A log does not show which of the commands behind one event a dropped iteration caused."""
+async def _replays_over(engine: EngineServices, resident: ResidentExecution, fresh: Execution, result: CompactedLog) -> bool:
+    """Whether the program issues the same commands over a compacted log. It does not show which commands behind one event a dropped iteration caused."""
     assert resident.workflow is not None, "its program was made from it"
     instance = program_of(resident.workflow, resident.key, engine.variables)
     try:
-        return await run_with_blobs(engine.payloads, replay_program(fresh, events, instance, awake=True)) is None
+        return await run_with_blobs(engine.payloads, replay_program(fresh, result.events, instance, awake=True), result.blobs) is None
     finally:
         instance.close()
 
