@@ -147,7 +147,7 @@ def _asked(events: Sequence[e.Event], unanswered: Collection[Path]) -> Counter[s
         event.path for event in events if isinstance(event, e.OpenedEvent) and isinstance(event.op, SpawnOperation) and event.op.workflow == APPROVAL_WORKFLOW
     }
     return Counter(
-        DECIDED_AT.sub("", _event_shown(event, decided))
+        DECIDED_AT.sub("", _event_shown(event, decided)).replace('"', "'")  # with which of them Python shows bytes depends on those of the time
         for event in events
         if isinstance(event, e.EndedEvent)
         or (isinstance(event, e.OpenedEvent | e.SettledEvent | e.ReceivedEvent | e.DroppedEvent) and not _is_left_out(event, unanswered))

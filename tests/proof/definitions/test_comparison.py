@@ -1,5 +1,6 @@
 """Claims about comparisons with what was predicted, and with what happens undisturbed: what is the same does not differ, and every difference is told."""
 
+import struct
 from collections.abc import Callable, Sequence
 from functools import cache
 from random import Random
@@ -8,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from perdure.core import events as e
-from perdure.core.operations import Success
+from perdure.core import values
+from perdure.core.operations import CallOperation, Success
 from perdure.core.paths import UNDO, Path
 from perdure.testing.crash_points import CrashPoint, around_writes
 from perdure.testing.world import World
@@ -21,6 +23,15 @@ RAN = (Ran("a", (), 1, tries=2), Ran("b", ("b[0]",), None, "exhausted"), Ran("b"
 UNDONE = (Undone("c", ()), Undone("b", ("b[1]",), "x"), Undone("a", (), 1))
 FACTS = Facts("failed", None, "exhausted", RAN, UNDONE, ({"n": 1},))
 PREDICTED = DefinitionPrediction(FACTS, 5.0, together=(1,))
+
+
+@pytest.mark.parametrize("at_s", [1e9, struct.unpack(">d", b"A\xcd'eeeee")[0], struct.unpack(">d", b"A\xcd\\'\"eee")[0]])
+def test_the_time_of_a_decision_is_no_difference_whatever_its_bytes_are(at_s: float) -> None:
+    def asks(at_s: float, by: str) -> list[e.Event]:
+        return [e.OpenedEvent((("a", 1),), CallOperation("A", values.encode({"by": by, "at_s": at_s, "form": None}, "it")))]
+
+    assert differs_from_undisturbed(asks(at_s, "ada"), asks(2e9, "ada")) == []
+    assert len(differs_from_undisturbed(asks(at_s, "ada"), asks(2e9, "bob"))) == 2
 
 
 def test_what_came_as_predicted_does_not_differ() -> None:
