@@ -8,6 +8,7 @@ import pytest
 from perdure import Context, step, workflow
 from perdure.core import events as e
 from perdure.core.paths import Key
+from perdure.runtime.resident_executions import InFlightAttempt, ResidentExecution
 from tests.runtime.cluster import Cluster, now_s, settle
 from tests.runtime.test_engine import begun, do, done, one, virtually
 
@@ -134,3 +135,19 @@ async def test_a_worker_told_again_stops_at_once_and_its_call_is_done_elsewhere(
     await c.worker(pay)
     assert await c.result(engine, paying) == "paid"
     assert begun == ["pay", "pay"] and done == ["pay"]
+
+
+@pytest.mark.parametrize("grace_s", [0.0, 1.0])
+def test_an_engine_whose_tasks_have_all_been_cancelled_stops_in_good_order(grace_s: float) -> None:
+    """As when the event loop of its process is being closed."""
+
+    @virtually
+    async def world(c: Cluster) -> None:
+        engine = await c.engine(two)
+        engine.engine._residents.add(ResidentExecution(key(two), exists=True)).in_flight[("do", 1),] = InFlightAttempt(1)
+        engine.engine.stop(grace_s)
+        for task in tuple(engine.engine._tasks):
+            task.cancel()
+        await engine.running
+
+    world()

@@ -300,7 +300,7 @@ class Engine:
         self._wake_up_timer.cancel()
         loop = asyncio.get_running_loop()
         while self._damage is None and any(one.in_flight or one.threads for one in self._residents) and (left_s := self._grace_ends_s - loop.time()) > 0:
-            _ = await asyncio.wait(self._tasks, timeout=min(left_s, 0.05), return_when=asyncio.FIRST_COMPLETED)
+            await self._wait_for_task(min(left_s, 0.05))
         self._closed = True
         self._resolve_claim_waiters(list(self._claim_waiters))
         if self._damage is None:
@@ -333,7 +333,14 @@ class Engine:
         loop = asyncio.get_running_loop()
         ends_s = loop.time() + GIVE_BACK_S
         while any(resident.busy for resident in interrupted) and loop.time() < ends_s:
-            _ = await asyncio.wait(self._tasks, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+            await self._wait_for_task(0.05)
+
+    async def _wait_for_task(self, limit_s: float) -> None:
+        """Waits until one of the tasks has ended, `limit_s` at most. There may be none for a moment, or any more, if the event loop is being closed."""
+        if self._tasks:
+            _ = await asyncio.wait(self._tasks, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            await asyncio.sleep(min(limit_s, 0.01))
 
     def _make_decision_context(self) -> DecisionContext:
         archives = frozenset(one.name for one in self.workflows.values() if one.archive)
