@@ -1393,6 +1393,12 @@ GUARDS = (
         suite("definitions/graph/test_endless_loops.py", "was_patched"),
     ),
     Guard(
+        "an iteration of a cycle that is patched keeps its item and what it has passed by",
+        "definitions.graph.plan_patch:patched_walk",
+        Instead("turned.scope, turned.stay.scope, turned.stay.tick", "frame.scope, frame.stay.scope, frame.stay.tick"),
+        suite("definitions/graph/test_plan_patch.py", "turn_that_is_patched"),
+    ),
+    Guard(
         "a log is not compacted to one over which its execution does not replay",
         "runtime.decision_loop:_replays_over",
         Returns("True"),

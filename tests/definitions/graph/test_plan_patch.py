@@ -115,3 +115,44 @@ steps:
     run.patch(Definition.of(text.replace('{n: "@vars.n"}', '{m: "@vars.n"}'), tools=tools))
     world.skip("1h")
     assert run.result() == {"m": 2}
+
+
+CYCLE = """
+perdure: 1
+name: turns
+order: ports
+steps:
+  - {id: nap, sleep: 1h, next: count}
+  - {id: count, tool: COUNT, with: {before: "@count?"}, next: first}
+  - {id: first, test: {ref: "@count", lt: 2}, next: {"true": once, "false": note}}
+  - {id: once, tool: ECHO, with: {v: "@count"}, next: note}
+  - {id: note, tool: NOTE, with: {seen: ["@count", "@once?"]}, next: [{when: {ref: "@count", lt: 3}, to: nap, max: 5}, {to: end}]}
+  - {id: end, tool: ECHO, with: {v: 1}}
+"""
+LOOP = """
+perdure: 1
+name: turns
+order: ports
+steps:
+  - {id: all, loop: {items: [1, 2, 3], as: number}, next: {loop: nap, done: end}}
+  - {id: nap, sleep: 1h, next: first}
+  - {id: first, test: {ref: "@number", lt: 2}, next: {"true": once, "false": note}}
+  - {id: once, tool: ECHO, with: {v: "@number"}, next: note}
+  - {id: note, tool: NOTE, with: {seen: ["@number", "@once?"]}, next: all}
+  - {id: end, tool: ECHO, with: {v: 1}}
+"""
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("text", [CYCLE, LOOP], ids=["cycle", "loop"])
+def test_a_turn_that_is_patched_knows_its_item_and_reads_null_of_a_step_that_it_passes_by(world: World, text: str, restarted: bool) -> None:
+    noted = list[Any]()
+    tools: Any = {"ECHO": echo, "COUNT": lambda before: (before or 0) + 1, "NOTE": lambda seen: noted.append(seen)}
+    run = world.start(Definition.of(text, tools=tools))
+    world.skip("90m")
+    run.patch(Definition.of(text.replace("{v: 1}", "{v: 2}"), tools=tools))
+    if restarted:
+        world.restart()
+    world.skip("2h")
+    assert noted == [[1, {"v": 1}], [2, None], [3, None]]
+    assert run.result() == {"v": 2}

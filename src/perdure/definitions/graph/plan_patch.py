@@ -43,12 +43,12 @@ def patch_problems(before: GraphPlan, walk: TokenWalk, definition: bytes) -> tup
 def patched_walk(before: TokenWalk, plan: GraphPlan) -> TokenWalk:
     """Returns the walk of a live execution over another plan, which fits. Open firings stay the same objects, because the runs of their verbs refer to them."""
     after = walk_over_plan(before, plan)
+    turns = {frame.path: frame for frame in before.frames() if frame.stay is not None}  # before open firings move to the new frames
     for path, firing in after.open.items():
         known = before.open.get(path)
         if known is not None:
             known.frame, known.place, known.error = firing.frame, firing.place, firing.error
             after.open[path] = known
-    turns = {frame.path: frame for frame in before.frames() if frame.stay is not None}
     for frame in after.frames():
         if frame.stay is not None and (turned := turns.get(frame.path)) is not None and turned.stay is not None:
             frame.scope, frame.stay.scope, frame.stay.tick = turned.scope, turned.stay.scope, turned.stay.tick
