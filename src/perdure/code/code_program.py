@@ -501,7 +501,9 @@ class CodeProgram:
             return
         self.steps.pop(path, None)
         waiting, settlement = self._waiting.pop(path, None), self.execution.settled.get(path)
-        if waiting is None if settlement is None else not settlement.messages:
+        if settlement is None and waiting is None:
+            return
+        if settlement is not None and not settlement.messages:
             return
         if self._recorded is None:
             self._commands.append(DropCommand(path, any(path[:depth] in self.lost for depth in range(1, len(path) + 1)) if self.lost else False))

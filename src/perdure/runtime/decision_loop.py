@@ -386,7 +386,7 @@ async def compact_execution(engine: EngineServices, resident: ResidentExecution)
     result = compact_log(resident.key, found.payloads, resident.program is not None and resident.program.keeps_archives)
     if result is None or not await _replays_over(engine, resident, Execution(resident.key, execution.root), result):
         resident.compact_from = 2 * execution.logged_events  # without this, each commit would read the whole log for nothing
-        logger.debug("could not compact the log of %s yet: its branches wait for each other in ways that the log does not show", resident.key)
+        logger.debug("could not compact the log of %s yet: what its branches wait for, or have begun, is not shown by the log alone", resident.key)
         return
     pending = PendingDecision(resident)
     pending.decision = ExecutionDecision(blobs=result.blobs)
